@@ -1,0 +1,1 @@
+"""Agents: what acts and learns. Nothing here knows of run folders or training loops."""

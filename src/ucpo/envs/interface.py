@@ -1,0 +1,184 @@
+"""The one interface agents, training and evaluation see: a batch of environments with stocks.
+
+A task fills in two methods, `begin` and `advance`; everything that must not differ between tasks
+(stock, autoreset, what counts as the successor, bookkeeping of episodes) is here, once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ucpo import stock as stocks
+from ucpo.errors import UsageError
+from ucpo.problem import Floats
+from ucpo.stock import Start
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What can be known of a task without stepping it."""
+
+    name: str
+    observation_size: int
+    action_low: tuple[float, ...]
+    """Bounds in the environment's own units. Agents act in [-1, 1]; the task maps."""
+    action_high: tuple[float, ...]
+    cost_names: tuple[str, ...]
+    max_episode_steps: int | None
+    """Environment steps after which an episode is truncated, if known."""
+    family: str = "default"
+    """Which preset suits it: ``navigation``, ``velocity``, ... """
+
+    @property
+    def action_size(self) -> int:
+        """Numbers in an action."""
+        return len(self.action_low)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `n` environments answered, before any of them is reset."""
+
+    successor: Floats  # (n, obs)
+    reward: Floats  # (n,)
+    costs: Floats  # (n, C)
+    terminated: Bools  # (n,)
+    truncated: Bools  # (n,)
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """Finished episodes, `k` of them; costs and returns are undiscounted sums."""
+
+    initial_stock: Floats  # (k, C)
+    returns: Floats  # (k,)
+    costs: Floats  # (k, C)
+    lengths: Ints  # (k,) environment steps
+    seeds: Ints  # (k,)
+    rows: Ints  # (k,) which environment of the batch
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a batch of n environments answered. Rows that ended have already been reset."""
+
+    obs: Floats  # (n, obs) what to act on next
+    stock: Floats  # (n, C) and with which stock
+    successor: (
+        Floats  # (n, obs) what the action led to; differs from `obs` only where an episode ended
+    )
+    successor_stock: Floats  # (n, C) the stock of the same episode there
+    initial_stock: Floats  # (n, C) the stock the stepped episode began with
+    reward: Floats  # (n,)
+    costs: Floats  # (n, C)
+    terminated: Bools  # (n,) there is no future: do not bootstrap
+    truncated: Bools  # (n,) time ran out: bootstrap from `successor`
+    episodes: Episodes  # those that ended in this step
+
+
+class VectorTask(ABC):
+    """`num_envs` environments stepped together, with the stock beside the observation."""
+
+    def __init__(self, spec: TaskSpec, num_envs: int) -> None:
+        if num_envs < 1:
+            raise UsageError(f"num_envs must be at least 1, got {num_envs}")
+        self.spec = spec
+        self.num_envs = num_envs
+
+    @abstractmethod
+    def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
+        """Start new episodes in some rows, (k,), each a function of its seed; observations (k, obs)."""
+
+    @abstractmethod
+    def advance(self, actions: Floats) -> Outcome:
+        """Make one step everywhere with actions in [-1, 1], (n, action), resetting nothing."""
+
+    def close(self) -> None:  # noqa: B027 - most tasks hold nothing to let go of
+        """Free what the task holds."""
+
+    def reset(self, starts: Iterator[Start], stock_discount: float = 1.0) -> tuple[Floats, Floats]:
+        """Begin an episode everywhere; this and every later episode takes the next start.
+
+        Args:
+            starts: Seeds and initial stocks of the episodes to come; must not run out.
+            stock_discount: See `ucpo.stock.advance`.
+
+        Returns:
+            Observations (n, obs) and stocks (n, C) to act on.
+        """
+        n, C = self.num_envs, len(self.spec.cost_names)
+        self._starts, self._stock_discount = starts, stock_discount
+        self.initial_stock = np.zeros((n, C), np.float32)
+        self.stock = np.zeros((n, C), np.float32)
+        self.lengths = np.zeros(n, np.int64)  # environment steps made in the episodes under way
+        self._seeds = np.zeros(n, np.int64)
+        self._returns = np.zeros(n)
+        self._costs = np.zeros((n, C))
+        return self._begin(np.arange(n)), self.stock.copy()
+
+    def step(self, actions: Floats) -> Step:
+        """Make one step everywhere, then start new episodes where one ended."""
+        out = self.advance(actions)
+        self._refuse_nonsense(out)
+        self._returns += out.reward
+        self._costs += out.costs
+        self.lengths += 1
+        # Costs are added before any reset, so the successor carries its own episode's stock.
+        costs = out.costs.astype(np.float32, copy=False)
+        self.stock = successor_stock = stocks.advance(self.stock, costs, self._stock_discount)
+        initial_stock = self.initial_stock.copy()
+        obs = out.successor
+        ended = np.flatnonzero(out.terminated | out.truncated)
+        episodes = Episodes(
+            initial_stock=initial_stock[ended],
+            returns=self._returns[ended],
+            costs=self._costs[ended],
+            lengths=self.lengths[ended],
+            seeds=self._seeds[ended],
+            rows=ended,
+        )
+        if len(ended):
+            self.stock, obs = successor_stock.copy(), obs.copy()
+            obs[ended] = self._begin(ended)
+        return Step(
+            obs=obs,
+            stock=self.stock.copy(),
+            successor=out.successor,
+            successor_stock=successor_stock,
+            initial_stock=initial_stock,
+            reward=out.reward,
+            costs=out.costs,
+            terminated=out.terminated,
+            truncated=out.truncated,
+            episodes=episodes,
+        )
+
+    def _begin(self, rows: Ints) -> Floats:
+        begun = [next(self._starts) for _ in rows]
+        self.stock[rows] = self.initial_stock[rows] = [start.stock for start in begun]
+        self._seeds[rows] = [start.seed for start in begun]
+        self.lengths[rows] = 0
+        self._returns[rows] = 0.0
+        self._costs[rows] = 0.0
+        return self.begin(rows, [start.seed for start in begun])
+
+    def _refuse_nonsense(self, out: Outcome) -> None:
+        for name, value in (("costs", out.costs), ("reward", out.reward)):
+            if not np.isfinite(value).all():
+                row = int(np.argwhere(~np.isfinite(value))[0, 0])
+                raise UsageError(
+                    f"{self.spec.name}: environment {row} returned a non-finite {name} "
+                    f"({np.asarray(value)[row]}) at step {self.lengths[row] + 1} of its episode; "
+                    "a task must return finite numbers"
+                )

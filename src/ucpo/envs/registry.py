@@ -1,0 +1,84 @@
+"""Tasks by name: our own, and any Gymnasium environment."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ucpo.envs.interface import VectorTask
+from ucpo.errors import UsageError, nearest
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A task of our own: where its class is (imported when first made) and one line on what it is."""
+
+    factory: str  # "module:callable", called with num_envs and the options
+    summary: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+TASKS: dict[str, Entry] = {
+    "Courier-v0": Entry(
+        "ucpo.envs.illustration:Courier",
+        "drive through crowded streets; speeding pays and risks near misses",
+    ),
+    "Courier2-v0": Entry(
+        "ucpo.envs.illustration:Courier",
+        "the same with two costs: near misses in crowded streets, fines in watched ones",
+        {"cost_names": ("near_misses", "fines")},
+    ),
+    "TwoActions-v0": Entry(
+        "ucpo.envs.illustration:TwoActions",
+        "stay for a reward and a cost of 1, or end (appendix B of the paper)",
+    ),
+}
+
+Task = str | Callable[[], Any]
+
+
+def make_task(
+    task: Task, num_envs: int, costs: Sequence[str] | None = None, **options: Any
+) -> VectorTask:
+    """Build a batch of environments.
+
+    Args:
+        task: Name of a task listed by ``ucpo tasks``, the id of a registered Gymnasium environment
+            (``module:id`` imports the module first), or a function that makes one environment.
+        num_envs: Environments in the batch.
+        costs: Names of the costs to constrain, in this order; all the task has by default.
+        options: Passed on to the task.
+    """
+    if callable(task):
+        from ucpo.envs.adapters import GymnasiumTask
+
+        return GymnasiumTask(task, num_envs, costs=costs)
+    entry = TASKS.get(task)
+    if entry is None:
+        return _gymnasium(task, num_envs, costs, options)
+    module, _, name = entry.factory.partition(":")
+    factory = getattr(importlib.import_module(module), name)
+    chosen = {"cost_names": tuple(costs)} if costs else {}
+    built: VectorTask = factory(
+        num_envs=num_envs, name=task, **{**entry.options, **options, **chosen}
+    )
+    return built
+
+
+def _gymnasium(
+    task: str, num_envs: int, costs: Sequence[str] | None, options: Mapping[str, Any]
+) -> VectorTask:
+    import gymnasium
+
+    from ucpo.envs.adapters import GymnasiumTask
+
+    try:
+        gymnasium.spec(task)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UsageError(
+            f"no task {task!r}; {nearest(task, list(TASKS))} A Gymnasium environment must be "
+            f"registered before use, or named with its module, 'my_package:MyEnv-v0' ({error})"
+        ) from None
+    return GymnasiumTask(lambda: gymnasium.make(task, **options), num_envs, name=task, costs=costs)

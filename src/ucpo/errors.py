@@ -1,0 +1,16 @@
+"""The one error a user is meant to see."""
+
+
+class UsageError(ValueError):
+    """What was given cannot work. The message says what was wrong, what was expected, what to do.
+
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A hint such as ``did you mean 'excess'?``, or the whole list when nothing is close."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
