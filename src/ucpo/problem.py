@@ -26,7 +26,7 @@ _SLACK = 1e-3  # of a bin: what rounding in float32 may take from a grid value
 
 @dataclass(frozen=True)
 class Utility:
-    """How bad it is to end an episode with a stock, elementwise, in operations NumPy and PyTorch share."""
+    """How bad it is to end with a stock, elementwise, in operations NumPy and PyTorch share."""
 
     name: str
     function: Callable[[Any], Any]
@@ -43,7 +43,7 @@ _UTILITIES = {utility.name: utility for utility in (MEAN, EXCESS)}
 
 
 def register_utility(name: str, function: Callable[[Any], Any]) -> Utility:
-    """Make a utility of one's own known by name, so that configurations and policies can refer to it.
+    """Make a utility of one's own known by name, for configurations and policies to refer to.
 
     Args:
         name: A new name; the built-in ones cannot be replaced.
@@ -80,7 +80,7 @@ class Constraint:
     cost: str
     utility: Utility = EXCESS
     tolerance: float = 1e-6
-    """In units of the utility. Its multiplier sinks only while the expected utility is below this."""
+    """In units of the utility. The multiplier sinks only while the expected utility is below."""
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0.0:
@@ -88,13 +88,14 @@ class Constraint:
 
     def violation(self, final_stock: Array) -> Array:
         """By how much each final stock speaks for a higher price; its mean should be at most 0."""
-        violation: Array = self.utility(final_stock) - self.tolerance  # type: ignore[operator]
+        value: Any = self.utility(final_stock)
+        violation: Array = value - self.tolerance
         return violation
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Maximise the expected return subject to one constraint per cost, in the order of the columns."""
+    """Maximise the expected return subject to one constraint per cost, in column order."""
 
     constraints: tuple[Constraint, ...]
     objective: Utility = MEAN
@@ -107,7 +108,7 @@ class Problem:
         if self.objective is not MEAN:
             raise UsageError(
                 f"the objective must be the mean return, got {self.objective.name!r}: another "
-                "objective would need the reward's stock in the state, which this library leaves out"
+                "objective would need the reward's stock in the state, which is left out here"
             )
 
     @property
@@ -129,9 +130,7 @@ class BudgetGrid:
 
     def __post_init__(self) -> None:
         if not len(self.low) == len(self.high) == len(self.levels) >= 1:
-            raise UsageError(
-                "a budget grid needs one low, one high and one number of levels per cost"
-            )
+            raise UsageError("a budget grid needs a low, a high and a number of levels per cost")
         for low, high, levels in zip(self.low, self.high, self.levels, strict=True):
             if not (np.isfinite([low, high]).all() and 0.0 <= low <= high):
                 raise UsageError(f"budgets must satisfy 0 <= low <= high, got {low} to {high}")
@@ -149,7 +148,7 @@ class BudgetGrid:
         return cls(tuple(budgets), tuple(budgets), (1,) * len(budgets))
 
     def stocks(self, cost: int) -> Floats:
-        """The initial stocks of a cost, ascending (so the largest budget first), shape (levels,)."""
+        """The initial stocks of a cost, ascending (largest budget first), shape (levels,)."""
         return np.linspace(-self.high[cost], -self.low[cost], self.levels[cost])
 
     def bin(self, initial_stock: Array, cost: int) -> Array:
@@ -182,7 +181,7 @@ _RANGE = re.compile(r"(?:(?P<cost>[^=]+)=)?(?P<low>[^:=]+)(?::(?P<high>[^:=]+))?
 
 
 def parse_budgets(texts: Sequence[str], costs: Sequence[str]) -> list[tuple[float, float]]:
-    """Read ``25``, ``0:30``, ``hazards=0:30``: a (low, high) pair for each cost, in order of `costs`.
+    """Read ``25``, ``0:30``, ``hazards=0:30`` as a (low, high) pair for each of `costs`.
 
     A text without a name holds for every cost; a single number is a range of one.
     """

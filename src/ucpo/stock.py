@@ -1,7 +1,7 @@
 """The stock: what an episode has spent so far, minus its budget.
 
-A stock of -7 means 7 cost units are left; above 0 the budget is exceeded. It is part of the state, in
-cost units, with one column per cost.
+A stock of -7 means 7 cost units are left; above 0 the budget is exceeded. It is part of the state,
+in cost units, with one column per cost.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Start:
 
 
 def initial(budgets: Sequence[float] | float) -> Floats:
-    """The stock an episode with these budgets starts from, exactly ``-budget``; float32, shape (C,)."""
+    """The stock of an episode with these budgets at its start, exactly ``-budget``; (C,)."""
     return -np.atleast_1d(np.asarray(budgets, np.float32))
 
 
 def advance(stock: Floats, costs: Floats, discount: float = 1.0) -> Floats:
     """The stock after paying `costs`, both of shape (..., C).
 
-    With a discount below 1 it is inflated so that ``discount**t`` times it stays the discounted cost
-    so far minus the budget (UCP-DS); the default is the undiscounted stock of UCP.
+    With a discount below 1 it is inflated so that ``discount**t`` times it stays the discounted
+    cost so far minus the budget (UCP-DS); the default is the undiscounted stock of UCP.
     """
     return (stock + costs) / np.asarray(discount, stock.dtype)
 

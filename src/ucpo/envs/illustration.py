@@ -1,7 +1,7 @@
 """Small problems whose best return at each budget is known exactly.
 
 `TwoActions` is the problem of appendix B of the paper. `Courier` is the task of ``make demo``: many
-small decisions, each of which may or may not cost something, under a budget that must not be exceeded.
+small decisions, each of which may cost something, under a budget that must not be exceeded.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ class TwoActions(VectorTask):
 
 
 def two_actions_optimum(budget: float) -> float:
-    """Best return of `TwoActions` that never costs more than the budget: stay while the stock is <= -1."""
+    """Best return of `TwoActions` within the budget: stay while the stock is at most -1."""
     return float(np.floor(budget))
 
 
 def two_actions_mean_optimum(gamma: float) -> float:
-    """Chance of staying that makes the expected discounted return exactly 1 (risk-neutral optimum)."""
+    """Chance of staying that makes the expected discounted return exactly 1 (risk-neutral)."""
     return 1.0 / (1.0 + gamma)
 
 
 class Courier(VectorTask):
     """A courier drives for a number of steps, choosing a speed between 0 and 1 at each.
 
-    Every street has a risk, uniform in [0, 1] and seen beforehand. Up to the safe speed of 1/2 nothing
-    happens; beyond it, an incident costing 1 happens with probability ``risk * (2 * speed - 1)``. The
-    reward is the speed. With several costs, each street bears the risk of one of them, at random. The
-    observation is the risk of each cost here and the share of the drive that is left.
+    Every street has a risk, uniform in [0, 1] and seen beforehand. Up to the safe speed of 1/2
+    nothing happens; beyond it, an incident costing 1 happens with probability
+    ``risk * (2 * speed - 1)``. The reward is the speed. With several costs, each street bears the
+    risk of one of them, at random. The observation is the risk of each cost here and the share of
+    the drive that is left.
     """
 
     SAFE_SPEED = 0.5
@@ -121,10 +122,10 @@ class Courier(VectorTask):
 
 
 def courier_optimum(budgets: Sequence[int], max_episode_steps: int = 40) -> Floats:
-    """Best expected return of `Courier` that never exceeds any budget, by exact dynamic programming.
+    """Best expected return of `Courier` that never exceeds a budget, by dynamic programming.
 
-    Speeding gains 1/2 and, with probability equal to the risk, loses a unit of budget of one cost. If
-    that unit is worth `loss` from the next step on, speeding pays for risks below ``1 / (2 loss)``; the
+    Exact: speeding gains 1/2 and, with probability equal to the risk, loses a unit of budget. If it
+    is worth `loss` from the next step on, speeding pays for risks below ``1 / (2 loss)``; the
     expectation over the uniform risk of what it then brings has a closed form.
 
     Args:
@@ -132,8 +133,8 @@ def courier_optimum(budgets: Sequence[int], max_episode_steps: int = 40) -> Floa
         max_episode_steps: Length of the drive.
 
     Returns:
-        Expected return at every budget up to the largest, shape ``(budgets[0] + 1, ...)``. Costs are
-        whole numbers, so a budget of 2.5 is worth as much as one of 2.
+        Expected return at every budget up to the largest, shape ``(budgets[0] + 1, ...)``. Costs
+        are whole numbers, so a budget of 2.5 is worth as much as one of 2.
     """
     value = np.zeros([budget + 1 for budget in budgets])
     for _ in range(max_episode_steps):

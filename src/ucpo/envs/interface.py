@@ -75,9 +75,7 @@ class Step:
 
     obs: Floats  # (n, obs) what to act on next
     stock: Floats  # (n, C) and with which stock
-    successor: (
-        Floats  # (n, obs) what the action led to; differs from `obs` only where an episode ended
-    )
+    successor: Floats  # (n, obs) what the action led to; not `obs` where an episode ended
     successor_stock: Floats  # (n, C) the stock of the same episode there
     initial_stock: Floats  # (n, C) the stock the stepped episode began with
     reward: Floats  # (n,)
@@ -98,7 +96,7 @@ class VectorTask(ABC):
 
     @abstractmethod
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
-        """Start new episodes in some rows, (k,), each a function of its seed; observations (k, obs)."""
+        """Start episodes in rows (k,), each a function of its seed; observations (k, obs)."""
 
     @abstractmethod
     def advance(self, actions: Floats) -> Outcome:

@@ -13,7 +13,7 @@ from ucpo.errors import UsageError, nearest
 
 @dataclass(frozen=True)
 class Entry:
-    """A task of our own: where its class is (imported when first made) and one line on what it is."""
+    """A task of our own: where its class is (imported on first use) and one line on what it is."""
 
     factory: str  # "module:callable", called with num_envs and the options
     summary: str
