@@ -83,7 +83,6 @@ class Courier(VectorTask):
             action_high=(1.0,),
             cost_names=tuple(cost_names),
             max_episode_steps=max_episode_steps,
-            family="courier",
         )
         super().__init__(spec, num_envs)
         self._limit = max_episode_steps
