@@ -14,6 +14,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from tyro.conf import Positional
+
 from ucpo.errors import UsageError, nearest
 
 VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
@@ -146,7 +148,7 @@ class MultiplierConfig:
 class RunConfig:
     """A training run."""
 
-    task: str = "Courier-v0"
+    task: Positional[str] = "Courier-v0"
     """A task listed by `ucpo tasks`, or the id of any registered Gymnasium environment."""
     variant: str = "ucp"
     """ucp, ucp-ds, ucp-nr, ucp-mean, ucp-nr-mean or ucp-na; nr and na need --budget."""

@@ -178,7 +178,7 @@ class UCP:
             sinks += [CsvSink(folder / "metrics.csv"), TensorBoardSink(folder)]
         if track is not None:
             settings = dataclasses.asdict(self.config)
-            sinks.append(WandbSink(folder or Path("."), settings))
+            sinks.append(WandbSink(folder or Path(), settings))
         if show:
             sinks.append(Display(f"{self.config.variant} on {self.task.spec.name}"))
         return sinks

@@ -23,20 +23,21 @@ class Layers(nn.Module):
         super().__init__()
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
-        self.last = last
         for inputs, outputs in pairwise(sizes):
             bound = 1.0 / math.sqrt(inputs)  # PyTorch's own default for linear layers
             weight = torch.empty(members, inputs, outputs)
             bias = torch.empty(members, 1, outputs)
             self.weights.append(nn.Parameter(weight.uniform_(-bound, bound, generator=generator)))
             self.biases.append(nn.Parameter(bias.uniform_(-bound, bound, generator=generator)))
+        # The same parameters as a plain list: walking a ParameterList is slow.
+        self._stack = list(zip(self.weights, self.biases, strict=True))
+        self._rectified = len(self._stack) - last  # how many layers a ReLU follows
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(members, batch, in) -> (members, batch, out)."""
-        depth = len(self.weights)
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        for i, (weight, bias) in enumerate(self._stack):
             inputs = torch.baddbmm(bias, inputs, weight)
-            if i < depth - 1 or not self.last:
+            if i < self._rectified:
                 inputs = torch.relu(inputs)
         return inputs
 

@@ -8,7 +8,6 @@ the stock; none of them is a branch here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
@@ -84,8 +83,12 @@ class UCPAgent:
         self.entropy, self.rates = entropy, rates
         self.env_steps = 0
         self.updates = 0
-        self._critic_optimiser = _adam(critics, rates.critic)
-        self._actor_optimiser = _adam(actor, rates.actor)
+        self._actor_weights: list[Tensor] = list(actor.parameters())
+        self._critic_weights: list[Tensor] = list(critics.parameters())
+        self._target_actor_weights: list[Tensor] = list(self.target_actor.parameters())
+        self._target_critic_weights: list[Tensor] = list(self.target_critics.parameters())
+        self._actor_optimiser = _adam(self._actor_weights, rates.actor)
+        self._critic_optimiser = _adam(self._critic_weights, rates.critic)
         self._noise = torch.Generator().manual_seed(seed)
         self._choice = np.random.default_rng(seed)
 
@@ -127,8 +130,8 @@ class UCPAgent:
         if self.env_steps >= rates.multiplier_start:
             self.multipliers.update()
 
-        polyak(self.target_critics, self.critics, rates.critic_polyak)
-        polyak(self.target_actor, self.actor, rates.actor_polyak)
+        polyak(self._target_critic_weights, self._critic_weights, rates.critic_polyak)
+        polyak(self._target_actor_weights, self._actor_weights, rates.actor_polyak)
         return metrics
 
     def _improve_critics(self, batch: Batch) -> Tensor:
@@ -138,7 +141,7 @@ class UCPAgent:
         losses = quantile_loss(quantiles, targets)  # (2 + C,)
         self._critic_optimiser.zero_grad()
         losses.sum().backward()  # type: ignore[no-untyped-call]
-        clip_critics(self.critics, self.rates.critic_clip)
+        clip_critics(self._critic_weights, self.rates.critic_clip)
         self._critic_optimiser.step()
         return losses.detach()
 
@@ -166,8 +169,8 @@ class UCPAgent:
             + self.rates.regulariser * size(sample.mean, sample.log_std),
         )
         self._actor_optimiser.zero_grad()
-        loss.backward(inputs=list(self.actor.parameters()))  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self.actor.parameters(), self.rates.actor_clip)
+        loss.backward(inputs=self._actor_weights)  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self._actor_weights, self.rates.actor_clip)
         self._actor_optimiser.step()
         self.entropy.update(sample.log_prob)
         return {
@@ -235,9 +238,12 @@ def size(mean: Tensor, log_std: Tensor) -> Tensor:
 # --- Optimisation ---
 
 
-def clip_critics(critics: Critics, limit: float) -> None:
-    """Limit the gradient norm of the reward critics together and of each cost critic apart."""
-    gradients = [parameter.grad for parameter in critics.parameters() if parameter.grad is not None]
+def clip_critics(weights: list[Tensor], limit: float) -> None:
+    """Limit the gradient norm of the reward critics together and of each cost critic apart.
+
+    The first axis of each of the weights counts the critics.
+    """
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
     squares = torch.stack([g.square().flatten(1).sum(1) for g in gradients]).sum(0)  # (2 + C,)
     squares[: Critics.REWARD] = squares[: Critics.REWARD].sum()
     shrink = (limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
@@ -246,11 +252,10 @@ def clip_critics(critics: Critics, limit: float) -> None:
 
 
 @torch.no_grad()
-def polyak(target: nn.Module, source: nn.Module, share: float) -> None:
-    """Move every parameter of `target` by a share of the way to `source`."""
-    torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), share)
+def polyak(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
+    """Move every target by a share of the way to its source."""
+    torch._foreach_lerp_(targets, sources, share)
 
 
-def _adam(module: nn.Module, rate: float) -> torch.optim.Adam:
-    parameters: Iterator[nn.Parameter] = module.parameters()
-    return torch.optim.Adam(parameters, lr=rate, fused=True)
+def _adam(weights: list[Tensor], rate: float) -> torch.optim.Adam:
+    return torch.optim.Adam(weights, lr=rate, fused=True)
