@@ -20,22 +20,23 @@ COLOURS = ("#0b6e99", "#c2571a", "#4d7c2a", "#7b4b94", "#8a6d1f", "#a33b5c")
 
 def table(episodes: pl.DataFrame, optimum: Mapping[float, float] | None = None) -> Any:
     """A rich table of `summarise`; with known optima of the return, how much of them is reached."""
+    from rich.markup import escape
     from rich.table import Table
 
     names = cost_names(episodes)
-    shown = Table(caption=f"{len(episodes):,} episodes")
-    for head in ["method", *(f"budget {name}" for name in names), "return"]:
-        shown.add_column(head, justify="right")
-    if optimum:
-        shown.add_column("of optimum", justify="right")
+    columns = ["method", *(f"budget {name}" for name in names), "return"]
+    columns += ["of optimum"] if optimum else []
     for name in names:
-        for head in (name, "P(cost > b)", "E[cost | cost > b]", "excess"):
-            shown.add_column(head, justify="right")
+        columns += [f"cost {name}", "P(cost > b)", "E[cost | cost > b]", "excess"]
+    if len(names) == 1:  # the caption says which cost it is
+        columns = [column.removesuffix(f" {names[0]}") for column in columns]
+    shown = Table(caption=f"{', '.join(names)}; {len(episodes):,} episodes")
+    for column in columns:
+        shown.add_column(escape(column), justify="right")
     for row in summarise(episodes).iter_rows(named=True):
         budgets = [row[f"budget_{name}"] for name in names]
         cells = [row["method"], *(f"{budget:g}" for budget in budgets), f"{row['return']:.2f}"]
-        if optimum:
-            cells.append(f"{row['return'] / optimum[budgets[0]]:.1%}")
+        cells += [f"{row['return'] / optimum[budgets[0]]:.1%}"] if optimum else []
         for name in names:
             given = row[f"cost_if_exceeded_{name}"]
             cells += [
