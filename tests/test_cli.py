@@ -37,6 +37,18 @@ def test_train_then_evaluate(elsewhere, capsys):
     assert set(rows["training_seed"]) == {3}
 
 
+def test_budgets_are_chosen_from_the_trained_range_unless_given(elsewhere, capsys):
+    ranges = ["--budget-range", "near_misses=0:9", "fines=3"]
+    main(["train", "Courier2-v0", *ranges, "--run", "r", *QUICK])
+    main(["evaluate", "r", "--episodes", "2"])
+    rows = pl.read_parquet("r/evaluation.parquet")
+    assert sorted(set(rows["budget_near_misses"])) == [0.0, 3.0, 6.0, 9.0]
+    assert set(rows["budget_fines"]) == {3.0}
+    main(["evaluate", "r", "--episodes", "2", "--budgets", "near_misses=4.5,fines=3"])
+    assert set(pl.read_parquet("r/evaluation.parquet")["budget_near_misses"]) == {4.5}
+    assert "no cost 'vases'" in fails(capsys, "evaluate", "r", "--budgets", "vases=3")
+
+
 def test_a_variant_with_one_budget(elsewhere):
     main(["train", "Courier-v0", "--variant", "ucp-nr", "--budget", "7", *QUICK])
     assert (elsewhere / "runs/Courier-v0/ucp-nr-7-seed0/policy.safetensors").is_file()

@@ -49,6 +49,13 @@ def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(tmp_path):
     assert policies[0] == policies[1] != policies[2]
 
 
+def test_metrics_of_learning_have_columns_from_the_first_row_on(tmp_path):
+    learn(tmp_path / "run")
+    first, *_, last = rows(tmp_path / "run")
+    assert first["actor_loss"] == "nan"
+    assert float(last["actor_loss"]) == float(last["actor_loss"])
+
+
 def test_nothing_is_learned_during_the_random_steps(tmp_path):
     agent = learn(tmp_path / "run", env_steps=400)
     assert agent.agent.updates == 0

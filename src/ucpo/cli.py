@@ -39,11 +39,6 @@ class Train:
         name = config.task.replace("/", "-").replace(":", "-")
         budget = "".join(f"-{text.replace('=', '')}" for text in config.budget)
         folder = Path(self.run or f"runs/{name}/{config.variant}{budget}-seed{config.seed}")
-        if folder.exists():
-            raise UsageError(
-                f"{folder} exists already; nothing was changed. Choose another folder with --run, "
-                "or remove this one if it is not needed"
-            )
         agent = UCP.from_config(config).learn(run=folder, track=self.track)
         how = "stopped early; the policy so far is" if agent.interrupted else "done; the policy is"
         _say(
@@ -58,8 +53,9 @@ class Evaluate:
 
     policy: Positional[str]
     """Run folder or policy file."""
-    budgets: tuple[float, ...] = (0.0, 5.0, 15.0, 25.0)
-    """Budgets in cost units; each holds for every cost."""
+    budgets: tuple[str, ...] = ()
+    """Budgets in cost units; each holds for every cost, or hazards=5,vases=2 names them. By default
+    0, 5, 15 and 25 where trained for, otherwise four across the trained range."""
     episodes: int = 1000
     """Episodes per budget."""
     seed: int = 0
@@ -86,17 +82,17 @@ class Evaluate:
 
         torch.set_num_threads(1)
         policy = load(self.policy)
-        source = Path(self.policy)
-        output = (
-            self.output or (source if source.is_dir() else source.parent) / "evaluation.parquet"
-        )
+        folder = Path(self.policy) if Path(self.policy).is_dir() else Path(self.policy).parent
+        output = self.output or folder / "evaluation.parquet"
+        budgets = [policy.info.read_budget(text) for text in self.budgets]
+        budgets = budgets or policy.info.usual_budgets()
         task = make_task(self.task or policy.info.task, self.num_envs, policy.info.cost_names)
         with Progress(console=Console(stderr=True)) as progress:
-            bar = progress.add_task("episodes", total=self.episodes * len(self.budgets))
+            bar = progress.add_task("episodes", total=self.episodes * len(budgets))
             episodes = evaluate(
                 policy,
                 task,
-                self.budgets,
+                budgets,
                 self.episodes,
                 self.seed,
                 extrapolate=self.extrapolate,

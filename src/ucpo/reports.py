@@ -74,7 +74,7 @@ def frontier(
             means = [values.mean() for values in samples]
             halves = [1.96 * values.std(ddof=1) / np.sqrt(len(values)) for values in samples]
             axis.errorbar(
-                budgets, means, halves, fmt="o-", ms=4, capsize=3, color=colour, label=str(method)
+                budgets, means, halves, fmt="o", ms=5, capsize=3, color=colour, label=str(method)
             )
     limit = float(episodes[f"budget_{name}"].to_numpy().max())
     right.plot([0.0, limit], [0.0, limit], color="0.2", ls="--", lw=1, label="the budget itself")

@@ -82,6 +82,7 @@ class UCP:
         self._generator = np.random.default_rng([config.seed, 1])
         self._starts = random_starts(self.grid, self._generator)
         self._stock_discount = config.gamma if config.stock_discounted else 1.0
+        self.interrupted = False  # whether the last training was ended by Ctrl-C
 
     def learn(
         self,

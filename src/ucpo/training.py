@@ -54,7 +54,7 @@ def train(
     next_log = agent.env_steps + log_every
     shape = (task.num_envs, task.spec.action_size)
     obs, stock = task.reset(starts, stock_discount)
-    learned: dict[str, torch.Tensor] = {}
+    learned = dict.fromkeys(agent.METRICS, torch.tensor(float("nan")))
     while agent.env_steps < progress.goal and not stopped():
         learning = agent.env_steps >= random_steps
         if learning:
@@ -68,7 +68,7 @@ def train(
         obs, stock = step.obs, step.stock
         if learning:
             for _ in range(updates):
-                learned = agent.update()
+                learned |= agent.update()
         if agent.env_steps >= next_log or agent.env_steps >= progress.goal:
             next_log += log_every
             journal.write(progress.row(learned), progress.timing())
@@ -86,11 +86,10 @@ class Progress:
     _recent: deque[tuple[float, int, np.ndarray, np.ndarray]] = field(
         default_factory=lambda: deque(maxlen=400)
     )
-    _began: float = field(default_factory=time.perf_counter)
-    _first_step: int = 0
+    _clock: tuple[float, int] = (0.0, 0)  # when the last row was written, and at which step
 
     def __post_init__(self) -> None:
-        self._first_step = self.agent.env_steps
+        self._clock = (time.perf_counter(), self.agent.env_steps)
 
     def observe(self, episodes: Episodes) -> None:
         """Note finished episodes."""
@@ -138,11 +137,12 @@ class Progress:
         return row
 
     def timing(self) -> Row:
-        """Seconds since the start, environment steps per second, seconds left, the goal."""
-        seconds = time.perf_counter() - self._began
-        speed = (self.agent.env_steps - self._first_step) / max(seconds, 1e-9)
+        """Environment steps per second since the last row, seconds left at that speed, the goal."""
+        before, self._clock = self._clock, (time.perf_counter(), self.agent.env_steps)
+        seconds, steps = (now - then for now, then in zip(self._clock, before, strict=True))
+        speed = steps / max(seconds, 1e-9)
         left = (self.goal - self.agent.env_steps) / max(speed, 1e-9)
-        return {"seconds": seconds, "steps_per_second": speed, "left": left, "goal": self.goal}
+        return {"steps_per_second": speed, "left": left, "goal": self.goal}
 
 
 def bands(grid: BudgetGrid, cost: int) -> list[tuple[str, float, float]]:

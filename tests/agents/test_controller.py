@@ -70,6 +70,15 @@ def test_budgets_between_levels_are_legal_and_those_outside_are_refused_or_warne
         agent.policy().controller(20.5, extrapolate=True)
 
 
+def test_the_usual_budgets_are_the_papers_where_they_were_trained_for():
+    wide = UCP("Courier-v0", env_steps=100, budget_range="0:30")
+    assert wide.policy().info.usual_budgets() == [[0.0], [5.0], [15.0], [25.0]]
+    narrow = UCP("Courier-v0", env_steps=100, budget_range="2:8")
+    assert narrow.policy().info.usual_budgets() == [[2.0], [4.0], [6.0], [8.0]]
+    single = UCP("Courier-v0", env_steps=100, variant="ucp-nr", budget="7")
+    assert single.policy().info.usual_budgets() == [[7.0]]
+
+
 @pytest.mark.parametrize("cost", [float("nan"), [1.0, 2.0], {"fines": 1.0}])
 def test_costs_that_do_not_fit_are_refused(agent, cost):
     with pytest.raises(UsageError, match="near_misses"):

@@ -20,7 +20,7 @@ from ucpo.agents.networks import Actor, Body
 from ucpo.envs.adapters import to_bounds
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
-from ucpo.problem import BudgetGrid, Floats
+from ucpo.problem import BudgetGrid, Floats, parse_budgets
 
 POLICY_FILE = "policy.safetensors"
 FORMAT = 1
@@ -53,6 +53,21 @@ class PolicyInfo:
             1 + (low < high) for low, high in zip(self.budget_low, self.budget_high, strict=True)
         )
         return BudgetGrid(self.budget_low, self.budget_high, levels).covers(budgets)
+
+    def read_budget(self, text: str) -> list[float]:
+        """Read ``5`` or ``hazards=5,vases=2``: a budget for each cost."""
+        pairs = parse_budgets(text.split(","), self.cost_names)
+        if any(low != high for low, high in pairs):
+            raise UsageError(f"a budget is one number, got {text!r}")
+        return [low for low, _ in pairs]
+
+    def usual_budgets(self) -> list[list[float]]:
+        """The paper's 0, 5, 15 and 25 where trained for, otherwise four across the range."""
+        paper = [[budget] * len(self.cost_names) for budget in (0.0, 5.0, 15.0, 25.0)]
+        if all(self.covers(budgets) for budgets in paper):
+            return paper
+        across = np.linspace(self.budget_low, self.budget_high, 4)
+        return [list(map(float, budgets)) for budgets in np.unique(across, axis=0)]
 
 
 def make_actor(

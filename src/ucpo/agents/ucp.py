@@ -64,6 +64,16 @@ class Entropy:
 class UCPAgent:
     """A SAC-style agent with quantile critics, stocks and a multiplier per initial budget."""
 
+    METRICS = (
+        "reward_critic_loss",
+        "cost_critic_loss",
+        "actor_loss",
+        "entropy",
+        "entropy_weight",
+        "predicted_return",
+        "predicted_cost",
+    )
+
     def __init__(
         self,
         *,
@@ -113,7 +123,7 @@ class UCPAgent:
     # --- Improve ---
 
     def update(self) -> dict[str, Tensor]:
-        """One update of critics, actor, multipliers and targets; returns what is worth logging."""
+        """One update of critics, actor, multipliers and targets; returns some of `METRICS`."""
         rates = self.rates
         batch = self.replay.sample(rates.batch, self._choice)
         critic_losses = self._improve_critics(batch)
