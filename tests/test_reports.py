@@ -36,6 +36,15 @@ def test_a_table_shows_every_method_and_budget_and_the_share_of_the_optimum(epis
     assert "240 episodes" in text
 
 
+def test_several_costs_get_a_line_each_and_fit_a_terminal(episodes):
+    stream = io.StringIO()
+    two = episodes.with_columns(budget_fines=pl.lit(3.0), cost_fines=pl.lit(4.0))
+    Console(file=stream, width=80).print(table(two))
+    lines = [line for line in stream.getvalue().splitlines() if " fines " in line]
+    assert len(lines) == 6
+    assert all("100.0%" in line and "1.000" in line for line in lines)
+
+
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_figures_are_written_with_their_labels(episodes, ending, tmp_path):
     frontier(episodes, tmp_path / f"f.{ending}", (np.arange(11.0), np.arange(11.0)))

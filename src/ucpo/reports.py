@@ -24,28 +24,29 @@ def table(episodes: pl.DataFrame, optimum: Mapping[float, float] | None = None) 
     from rich.table import Table
 
     names = cost_names(episodes)
-    columns = ["method", *(f"budget {name}" for name in names), "return"]
-    columns += ["of optimum"] if optimum else []
-    for name in names:
-        columns += [f"cost {name}", "P(cost > b)", "E[cost | cost > b]", "excess"]
-    if len(names) == 1:  # the caption says which cost it is
-        columns = [column.removesuffix(f" {names[0]}") for column in columns]
     shown = Table(caption=f"{', '.join(names)}; {len(episodes):,} episodes")
-    for column in columns:
+    for column in (
+        *("method", "return", *(["of optimum"] if optimum else [])),
+        *(["what"] if len(names) > 1 else []),
+        *("budget", "cost", "P(cost > b)", "E[cost | cost > b]", "excess"),
+    ):
         shown.add_column(escape(column), justify="right")
     for row in summarise(episodes).iter_rows(named=True):
-        budgets = [row[f"budget_{name}"] for name in names]
-        cells = [row["method"], *(f"{budget:g}" for budget in budgets), f"{row['return']:.2f}"]
-        cells += [f"{row['return'] / optimum[budgets[0]]:.1%}"] if optimum else []
-        for name in names:
+        head = [row["method"], f"{row['return']:.2f}"]
+        head += [f"{row['return'] / optimum[row[f'budget_{names[0]}']]:.1%}"] if optimum else []
+        for name in names:  # several costs: a line each below the same return
             given = row[f"cost_if_exceeded_{name}"]
-            cells += [
+            shown.add_row(
+                *head,
+                *([name] if len(names) > 1 else []),
+                f"{row[f'budget_{name}']:g}",
                 f"{row[f'cost_{name}']:.2f}",
                 f"{row[f'exceeded_{name}']:.1%}",
                 "-" if np.isnan(given) else f"{given:.2f}",
                 f"{row[f'excess_{name}']:.3f}",
-            ]
-        shown.add_row(*cells)
+                end_section=name == names[-1] and len(names) > 1,
+            )
+            head = [""] * len(head)
     return shown
 
 
