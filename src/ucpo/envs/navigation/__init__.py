@@ -1,0 +1,1 @@
+"""The sixteen navigation tasks of Safety-Gymnasium, built natively: robots among objects."""
