@@ -57,13 +57,12 @@ def _pillars(world: World, aim: Aim) -> dict[str, Bools]:
 
 def _walls(world: World, aim: Aim) -> dict[str, Bools]:
     axes = world.arena.of("sigwalls").count // 2
-    outside: Bools = (np.abs(world.position[:, :axes]) > WALL).any(axis=-1)
-    return {"out_of_boundary": outside}
+    outside = np.abs(world.position[:, :axes]) > WALL
+    return {"out_of_boundary": np.asarray(outside.any(axis=-1))}
 
 
 def _touched(world: World, kind: str) -> Bools:
-    touched: Bools = world.touching[:, world.spans[kind]].any(axis=-1)
-    return touched
+    return np.asarray(world.touching[:, world.spans[kind]].any(axis=-1))
 
 
 _OF_KIND = {

@@ -102,7 +102,7 @@ class NavigationTask(VectorTask):
         return self.judge()
 
     def judge(self) -> Outcome:
-        """What the step that led to the present state is worth; sets new goals where one was reached."""
+        """What the step that led here is worth; sets new goals where one was reached."""
         self.steps += 1
         reward, self.reached = self.aim.reward(self.world)
         self.charged = costs.indicators(self.world, self.aim)

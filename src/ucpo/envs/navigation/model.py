@@ -51,6 +51,8 @@ def build(arena: Arena, sleep: bool) -> mujoco.MjModel:
     spec = mujoco.MjSpec()
     spec.option.timestep = arena.robot.timestep
     spec.option.disableflags |= _OLD_COLLIDER
+    # A state that blows up must stay as it is to be noticed.
+    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     if sleep:
         spec.option.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
     spec.default.geom.condim = 6

@@ -1,9 +1,10 @@
 """How exactly the tasks reproduce recordings of the original ones, step by step.
 
-Two comparisons per recorded step. *Judged*: the state the step led to is set, and what depends on that
-state alone is computed: reward, costs, the next goal, the observation. *Stepped*: the state before is
-set and the step is made, physics included. Contacts amplify the smallest differences between MuJoCo
-versions, so physics is reported apart for steps near an object and away from all of them.
+Two comparisons per recorded step. *Judged*: the state the step led to is set, and what depends on
+that state alone is computed: reward, costs, the next goal, the observation. *Away* and *near*: the
+state before is set and the step is made, physics included. Contacts amplify the smallest
+differences between MuJoCo versions, so steps near an object are reported apart from those away
+from all of them.
 """
 
 from __future__ import annotations
@@ -28,23 +29,35 @@ NEAR = 0.6
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Largest error allowed at all, and in all but one of a thousand steps."""
+    """What errors may be: the largest, all but one in a thousand, and their mean."""
 
     worst: float
     usual: float
+    mean: float
 
 
-# State alone: the same formulas in the same precision. Recordings in float32 are rounded to 6e-8.
-EXACT = Tolerance(1e-6, 1e-6)
-# Contacts decide in the last bit whether they exist; these are the recordings' own repeatability.
+EXACT = Tolerance(1e-6, 1e-6, 1e-6)
+"""For all that depends on the state alone; recordings in float32 are themselves rounded to 6e-8."""
+
 TOLERANCES = {
-    "judged accelerometer": Tolerance(20.0, 20.0),
-    "away qpos": Tolerance(1e-6, 1e-6),
-    "away qvel": Tolerance(1e-4, 1e-4),
-    "away accelerometer": Tolerance(1e-1, 1e-1),
-    "away sensors": Tolerance(1e-4, 1e-4),
-    "away lidar": Tolerance(1e-5, 1e-5),
-    "away reward": Tolerance(1e-6, 1e-6),
+    # The physics away from objects is the original's to rounding, a few 1e-12 in velocities. What
+    # is allowed is what storing a resting object's pose with 27 binary digits does to it.
+    "away qvel": Tolerance(2e-4, 2e-4, 2e-5),
+    "away accelerometer": Tolerance(1e-5, 1e-5, 1e-6),
+    # In contact, MuJoCo's box-against-box collider finds other points since 3.4, and a solver that
+    # stops at its tolerance repeats itself to 5e-3 in accelerations only. Most steps near an object
+    # touch none, so that means stay small; a contact that only just exists may flip a cost.
+    "judged accelerometer near": Tolerance(5.0, 5.0, 5e-2),
+    "near qpos": Tolerance(5e-2, 5e-2, 1e-3),
+    "near qvel": Tolerance(8.0, 8.0, 5e-2),
+    "near accelerometer": Tolerance(50.0, 50.0, 1.0),
+    "near sensors": Tolerance(4.0, 4.0, 2e-2),
+    "near lidar": Tolerance(0.2, 0.2, 4e-3),
+    "near reward": Tolerance(4e-3, 4e-3, 5e-5),
+    "near cost buttons": Tolerance(1.0, 1.0, 5e-3),
+    "near cost gremlins": Tolerance(1.0, 1.0, 5e-3),
+    "near cost pillars": Tolerance(1.0, 1.0, 5e-3),
+    "near cost vases_contact": Tolerance(1.0, 1.0, 5e-3),
 }
 
 
@@ -67,6 +80,11 @@ class Field:
         return float(np.quantile(self.errors, 0.999)) if len(self.errors) else 0.0
 
     @property
+    def mean(self) -> float:
+        """The average error."""
+        return float(self.errors.mean()) if len(self.errors) else 0.0
+
+    @property
     def worst_step(self) -> tuple[int, int]:
         """Seed and step of the largest error."""
         return self.where[int(self.errors.argmax())] if len(self.errors) else (-1, -1)
@@ -79,7 +97,12 @@ class Field:
     @property
     def holds(self) -> bool:
         """Whether the errors are within tolerance."""
-        return self.worst <= self.tolerance.worst and self.usual <= self.tolerance.usual
+        allowed = self.tolerance
+        return (
+            self.worst <= allowed.worst
+            and self.usual <= allowed.usual
+            and self.mean <= allowed.mean
+        )
 
 
 def compare(path: Path, sleep: bool = True) -> list[Field]:
@@ -94,7 +117,9 @@ def compare(path: Path, sleep: bool = True) -> list[Field]:
         steps = len(recorded["action"])
         with _Replay(meta["task"], recorded, seed, sleep) as replay:
             for name, rows, errors in replay.errors():
-                pairs = zip(errors, [(seed, step) for step in np.arange(steps)[rows]], strict=True)
+                pairs = zip(
+                    errors, [(seed, int(step)) for step in np.arange(steps)[rows]], strict=True
+                )
                 found.setdefault(name, []).extend(pairs)
     return [
         Field(name, np.array([error for error, _ in pairs]), [where for _, where in pairs])
@@ -124,21 +149,24 @@ class _Replay:
         streams = self._streams()
         self._restore(1, streams)
         near = self._near()
-        judged = self.task.judge()
-        for name, errors in self._outcome_errors(judged):
+        judged = dict(self._outcome_errors(self.task.judge()))
+        accelerometer = judged.pop("accelerometer")
+        yield "judged accelerometer away", ~near, accelerometer[~near]
+        yield "judged accelerometer near", near, accelerometer[near]
+        for name, errors in judged.items():
             yield f"judged {name}", everywhere, errors
         self._restore(0, streams)
         near |= self._near()
         near[0] = True  # wheels, box and gremlins start at a distance of exactly 0 from the floor
         stepped = self.task.advance(self.recorded["action"])
         world = self.task.world
-        errors = [
+        stepped_errors = [
             ("qpos", _largest(world.qpos - self.recorded["qpos"][1:])),
             ("qvel", _largest(world.qvel - self.recorded["qvel"][1:])),
             *self._outcome_errors(stepped),
         ]
         for label, rows in (("away", ~near), ("near", near)):
-            for name, values in errors:
+            for name, values in stepped_errors:
                 yield f"{label} {name}", rows, values[rows]
 
     def _outcome_errors(self, out: Outcome) -> Iterator[tuple[str, Floats]]:
@@ -228,3 +256,16 @@ def read_layout(task: NavigationTask, recorded: dict[str, Any]) -> layout.Layout
 def _largest(errors: Floats) -> Floats:
     largest: Floats = np.abs(errors).max(-1)
     return largest
+
+
+def table(fields: list[Field]) -> str:
+    """The errors of a recording as text, a line per quantity."""
+    lines = [
+        f"{'quantity':28} {'steps':>5} {'max':>8} {'99.9 %':>8} {'mean':>8}  worst (seed, step)"
+    ]
+    lines += [
+        f"{field.name:28} {len(field.errors):5} {field.worst:8.1e} {field.usual:8.1e} "
+        f"{field.mean:8.1e}  {field.worst_step}{'' if field.holds else '  ABOVE TOLERANCE'}"
+        for field in fields
+    ]
+    return "\n".join(lines)

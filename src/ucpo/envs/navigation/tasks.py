@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from ucpo.envs.navigation.names import NAMES, time_limit
 from ucpo.envs.navigation.robots import ROBOTS, Robot
 from ucpo.errors import UsageError, nearest
 
@@ -65,7 +66,7 @@ class Arena:
     extent: float
     """Half-width of the square in which the layout is drawn."""
     objects: tuple[Objects, ...]
-    max_episode_steps: int = 1000
+    max_episode_steps: int = time_limit("")
     reach: float = 3.0
     """Distance at which the lidar begins to see."""
     robot_keepout: float = 0.4
@@ -141,7 +142,7 @@ def _circle(robot: Robot, level: int) -> Arena:
             Objects("circle", 1, 0.0, 1.5, locations=((0.0, 0.0),)),
             Objects("sigwalls", len(walls), 0.0, 3.5, constrained=True, locations=walls),
         ),
-        max_episode_steps=500,
+        max_episode_steps=time_limit("Circle"),
         reach=6.0,
         robot_keepout=0.0,
     )
@@ -152,10 +153,6 @@ def _present(*objects: Objects) -> tuple[Objects, ...]:
 
 
 AIMS = {"Goal": _goal, "Button": _button, "Push": _push, "Circle": _circle}
-NAMES = tuple(
-    f"Safety{robot}{aim}{level}-v0" for robot in ROBOTS for aim in AIMS for level in (0, 1, 2)
-)
-"""Every task there is; levels 1 and 2 are those of the literature."""
 
 
 def arena(

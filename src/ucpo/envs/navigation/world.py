@@ -26,6 +26,7 @@ SUBSTEPS = 10
 """Physics steps per environment step."""
 GREMLIN_PATH = 0.35
 """Radius of the circles gremlins move on."""
+_SANE = 1e6  # velocity no simulation reaches before it blows up
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 _GREMLIN_LIFT = 0.1  # their guides rise by this much in the first step, so gremlins float
 
@@ -84,7 +85,7 @@ class World:
             span = self.spans[objects.kind]
             if objects.locations:  # drawn with a jitter that nothing is to see
                 self.objects[row, span] = objects.locations
-            if objects.kind in FIXED + FREE + DRAGGED:
+            if objects.count and objects.kind in FIXED + FREE + DRAGGED:
                 poses = np.zeros((objects.count, 7))
                 poses[:, :2] = layout.objects[span]
                 poses[:, 2] = models.HEIGHTS.get(objects.kind, objects.size)
@@ -93,7 +94,6 @@ class World:
                     np.sin(layout.yaws[span] / 2),
                 )
                 self._put(row, objects.kind, poses)
-        self.time[row] = -1.0
         self.refresh([row])
 
     def _put(self, row: int, kind: str, poses: Floats) -> None:
@@ -142,7 +142,6 @@ class World:
         mujoco.mj_setState(self.model, self.data[row], state["physics"], _STATE)
         self.objects[row] = state["objects"]
         self._homes[row] = state["homes"]
-        self.time[row] = -1.0
         self.refresh([row])
 
     def close(self) -> None:
@@ -168,10 +167,7 @@ class World:
 
     def _copy(self, row: int) -> None:
         qpos, qvel, sensors, position, rotation = self._views[row]
-        # MuJoCo resets a state that blew up, which sets its clock back.
-        time = self.data[row].time
-        self.broken[row] = time <= self.time[row]
-        self.time[row] = time
+        self.time[row] = self.data[row].time
         self.qpos[row] = qpos
         self.qvel[row] = qvel
         self.sensors[row] = sensors
@@ -179,11 +175,13 @@ class World:
         self.rotation[row] = rotation
 
     def _read(self, rows: Any, indices: Iterable[int]) -> None:
-        """Positions of moving objects and contacts, from what was copied."""
+        """Positions of moving objects, failures and contacts, from what was copied."""
         if self.mover:
             count = self.arena.of(self.mover).count
             poses = self.qpos[rows, -7 * count :].reshape(-1, count, 7)
             self.objects[rows, self.spans[self.mover]] = poses[..., :2]
+        # Not a number is not below the bound either.
+        self.broken[rows] = ~(np.abs(self.qvel[rows]).max(axis=-1) < _SANE)
         self.touching[rows] = False
         near = _any_near(self.objects, self.position, self._solid)
         for row in indices:
