@@ -145,6 +145,26 @@ def test_idle_steps_pass_over_one_draw_each():
     assert drawn[0] == original.random_sample()
 
 
+def test_a_stream_is_the_legacy_generator_whatever_is_drawn_when():
+    stream, original = layout.Stream(11), np.random.RandomState(11)
+    for turn in range(400):
+        drawn: list[float] = []
+        stream.read(lambda draws, into=drawn: (into.extend(draws[:5]), (5, True))[1], 7)
+        assert drawn == original.random_sample(5).tolist()
+        assert stream.choice(4) == original.choice(4)
+        assert stream.choice(3) == original.choice(3)
+        stream.idle(turn)
+        original.binomial(10, 1.0, size=turn)
+
+
+def test_a_stream_goes_on_from_a_saved_state():
+    stream, other = layout.Stream(1), layout.Stream(2)
+    stream.choice(4)
+    stream.idle(1000)
+    other.set_state(stream.get_state())
+    assert [stream.choice(100) for _ in range(500)] == [other.choice(100) for _ in range(500)]
+
+
 def test_an_arena_without_room_says_so():
     rules = layout.Rules.of(arena("SafetyPointGoal2-v0", counts={"hazards": 100}, extent=1.0))
     with pytest.raises(UsageError, match="fewer of them or a larger extent"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ucpo.envs.interface import Bools, Ints
+from ucpo.envs.navigation import geometry
 from ucpo.envs.navigation.layout import Rules, Stream, redraw
 from ucpo.envs.navigation.world import World
 from ucpo.problem import Floats
@@ -13,6 +14,8 @@ BONUS = 1.0
 """Paid when a goal is reached."""
 BUTTON_PAUSE = 10
 """Steps after a success in which buttons are neither seen nor cost anything."""
+SPEED_WEIGHT = 0.1
+"""What a metre per second along the circle pays there."""
 RADIUS = 1.5
 """Of the circle that pays best in the Circle tasks."""
 REACHED = 0.3
@@ -48,9 +51,9 @@ class Aim:
         """Progress plus the bonus, and whether a goal was reached; remembers the distances."""
         distances = self.measure(world)
         reached = self.reached(world, distances)
-        progress = (self.memory - distances).sum(-1)
+        reward: Floats = (self.memory - distances).sum(axis=-1) + BONUS * reached
         self.memory = distances
-        return progress + BONUS * reached, reached
+        return reward, reached
 
     def renew(self, world: World, row: int, stream: Stream, fresh: bool) -> bool:
         """Set a goal in one environment, given where everything is now.
@@ -84,7 +87,7 @@ class ReachGoal(Aim):
 
     def measure(self, world: World) -> Floats:
         """Planar distance to the goal."""
-        return _planar(world.objects[:, world.spans["goal"]] - world.position[:, None, :2])
+        return _to_goal(world)
 
     def reached(self, world: World, distances: Floats) -> Bools:
         """Inside the goal's rim."""
@@ -98,7 +101,7 @@ class PressButton(Aim):
 
     def measure(self, world: World) -> Floats:
         """Planar distance to the goal button, which the goal marker stands on."""
-        return _planar(world.objects[:, world.spans["goal"]] - world.position[:, None, :2])
+        return _to_goal(world)
 
     def reached(self, world: World, distances: Floats) -> Bools:
         """A contact, not a distance, and whether or not the timer is running."""
@@ -117,7 +120,7 @@ class PressButton(Aim):
 
     def tick(self) -> None:
         """The pause runs out."""
-        self.timer = np.maximum(self.timer - 1, 0)
+        self.timer -= self.timer > 0
 
 
 class PushBox(Aim):
@@ -127,11 +130,11 @@ class PushBox(Aim):
 
     def measure(self, world: World) -> Floats:
         """Robot to box, and box to goal."""
-        box = world.qpos[:, -7:-4]
-        goal = np.empty_like(box)
-        goal[:, :2] = world.objects[:, world.spans["goal"].start]
-        goal[:, 2] = GOAL_HEIGHT
-        return np.stack([_length(box - world.position), _length(goal - box)], -1)
+        goal = world.objects[:, world.spans["goal"].start]
+        distances: Floats = geometry.push_distances(
+            world.position, world.qpos[:, -7:-4], goal, GOAL_HEIGHT
+        )
+        return distances
 
     def reached(self, world: World, distances: Floats) -> Bools:
         """The box is at the goal."""
@@ -143,12 +146,8 @@ class RunCircle(Aim):
 
     def reward(self, world: World) -> tuple[Floats, Bools]:
         """Tangential speed, less the further from the rim."""
-        velocity = world_velocity(world)
-        x, y = world.position[:, 0], world.position[:, 1]
-        radius = np.sqrt(x**2 + y**2)
-        along = (-velocity[:, 0] * y + velocity[:, 1] * x) / radius
-        reward = 0.1 * along / (1.0 + np.abs(radius - RADIUS))
-        return reward, np.zeros(len(reward), np.bool_)
+        speed = geometry.circling(world.position, world.rotation, world.sensors[:, 3:6], RADIUS)
+        return SPEED_WEIGHT * speed, np.zeros(len(speed), np.bool_)
 
     def renew(self, world: World, row: int, stream: Stream, fresh: bool) -> bool:
         """There is nothing to reach."""
@@ -163,18 +162,7 @@ AIMS: dict[str, type[Aim]] = {
 }
 
 
-def world_velocity(world: World) -> Floats:
-    """Linear velocity of the robots' origins in the world, (n, 2), from the velocimeter."""
-    local = world.sensors[:, 3:6]
-    velocity: Floats = (world.rotation.reshape(-1, 3, 3) * local[:, None]).sum(-1)
-    return velocity[:, :2]
-
-
-def _planar(offsets: Floats) -> Floats:
-    distance: Floats = np.sqrt((offsets**2).sum(-1))
-    return distance
-
-
-def _length(offsets: Floats) -> Floats:
-    length: Floats = np.sqrt((offsets**2).sum(-1))
-    return length
+def _to_goal(world: World) -> Floats:
+    goal = world.spans["goal"]
+    distance: Floats = geometry.nearest(world.objects, goal.start, goal.stop, world.position)
+    return distance[:, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ucpo.envs.interface import Bools
+from ucpo.envs.navigation import geometry
 from ucpo.envs.navigation.aims import Aim
 from ucpo.envs.navigation.tasks import COST_NAMES, WALL
 from ucpo.envs.navigation.world import World
@@ -33,9 +34,7 @@ def _hazards(world: World, aim: Aim) -> dict[str, Bools]:
 
 
 def _vases(world: World, aim: Aim) -> dict[str, Bools]:
-    count = world.arena.of("vases").count
-    velocity = world.qvel[:, -6 * count :].reshape(-1, count, 6)[..., :3]
-    moving = (np.sqrt((velocity**2).sum(-1)) >= MOVING).any(-1)
+    moving = geometry.top_speed(world.qvel, world.arena.of("vases").count) >= MOVING
     touched = _touched(world, "vases")
     return {"vases": touched | moving, "vases_contact": touched, "vases_velocity": moving}
 

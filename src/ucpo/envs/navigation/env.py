@@ -27,7 +27,7 @@ class NavigationTask(VectorTask):
         constrained: Collection[str] | None = None,
         extent: float | None = None,
         max_episode_steps: int | None = None,
-        sleep: bool = True,
+        sleep: bool | None = None,
         threads: int | None = None,
     ) -> None:
         """Build the task.
@@ -41,7 +41,8 @@ class NavigationTask(VectorTask):
             constrained: Kinds whose costs make up the total.
             extent: Half-width of the square objects are placed in.
             max_episode_steps: Environment steps after which an episode is truncated.
-            sleep: Whether objects at rest leave the computation until something touches them.
+            sleep: Whether objects at rest leave the computation until something touches them; by
+                default where objects rest, that is everywhere but among gremlins.
             threads: Threads the physics may use; by default one per processor, at most one per
                 environment.
         """
@@ -63,6 +64,8 @@ class NavigationTask(VectorTask):
             ),
             num_envs,
         )
+        if sleep is None:
+            sleep = self.arena.of("gremlins").count == 0
         self.world = World(self.arena, num_envs, sleep, threads)
         self.rules = layout.Rules.of(self.arena)
         self.aim = AIMS[self.arena.aim](num_envs, self.rules)
@@ -81,7 +84,7 @@ class NavigationTask(VectorTask):
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
         """Start episodes whose layouts are those of the original for these seeds."""
         for row, seed in zip(rows, seeds, strict=True):
-            self.streams[row] = layout.Stream(seed)
+            self.streams[row].seed(seed)
             self.begin_row(int(row))
         return self.observe()[rows].astype(np.float32)
 
@@ -98,7 +101,7 @@ class NavigationTask(VectorTask):
         If the physics fails, the episode terminates there: the step pays and costs nothing, and the
         observation stays what it was.
         """
-        self.world.step(np.clip(actions, -1.0, 1.0))
+        self.world.step(np.minimum(np.maximum(actions, -1.0), 1.0))
         return self.judge()
 
     def judge(self) -> Outcome:
@@ -107,20 +110,23 @@ class NavigationTask(VectorTask):
         reward, self.reached = self.aim.reward(self.world)
         self.charged = costs.indicators(self.world, self.aim)
         self.aim.tick()
+        charges = np.empty((self.num_envs, len(self.spec.cost_names)))
+        for column, name in enumerate(self.spec.cost_names):
+            charges[:, column] = self.charged[name]
         terminated = self.world.broken.copy()
+        if terminated.any():
+            reward[terminated] = 0.0
+            charges[terminated] = 0.0
         for stream in self.streams:
             stream.idle()
-        for row in np.flatnonzero(self.reached & ~terminated).tolist():
-            found = self.aim.renew(self.world, row, self.streams[row], fresh=False)
-            terminated[row] = not found
-        charges = np.stack([self.charged[name] for name in self.spec.cost_names], -1)
-        if self.world.broken.any():
-            reward[self.world.broken] = 0.0
-            charges[self.world.broken] = False
+        if self.reached.any():
+            for row in np.flatnonzero(self.reached & ~terminated).tolist():
+                room = self.aim.renew(self.world, row, self.streams[row], fresh=False)
+                terminated[row] = not room
         return Outcome(
             successor=self.observe().astype(np.float32),
             reward=reward,
-            costs=charges.astype(np.float64),
+            costs=charges,
             terminated=terminated,
             truncated=~terminated & (self.steps >= self.arena.max_episode_steps),
         )

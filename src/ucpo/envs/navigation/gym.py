@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ucpo.envs.navigation.env import NavigationTask
-from ucpo.envs.navigation.layout import Stream
 from ucpo.envs.navigation.tasks import COST_NAMES
 from ucpo.errors import UsageError
 
@@ -65,7 +64,7 @@ class NavigationEnv(gymnasium.Env[Observation, NDArray[np.float64]]):
         super().reset(seed=seed)
         if seed is not None or not self._seeded:
             chosen = int(self.np_random.integers(2**31)) if seed is None else seed
-            self.task.streams[0] = Stream(chosen)
+            self.task.streams[0].seed(chosen)
             self._seeded = True
         self.task.begin_row(0)
         return self.task.observe()[0].copy(), {}

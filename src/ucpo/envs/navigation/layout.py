@@ -21,62 +21,76 @@ from ucpo.problem import Floats
 TRIES_PER_OBJECT = 100
 MAX_LAYOUTS = 10_000
 GOAL_TRIES = 10_000
+_WORDS = 256  # the least to draw at a time
+_LARGEST_BLOCK = 8192
 _JITTER = 1e-9  # fixed locations are drawn too, from a square this small
 
 
 class Stream:
-    """The random numbers of one environment, in the original's order."""
+    """The random numbers of one environment, in the original's order.
+
+    Raw words of the generator wait in a buffer: a uniform draw takes two of them, a choice one. So
+    any number of draws can be looked at and only those used are taken.
+    """
 
     def __init__(self, seed: int) -> None:
+        self._random = np.random.RandomState()
+        self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        """Begin again."""
         if not 0 <= seed < 2**32:
             raise UsageError(f"a seed must be between 0 and 2**32 - 1, got {seed}")
-        self._random = np.random.RandomState(seed)
-        self._idle = 0
+        self._random.seed(seed)
+        self._words = np.zeros(0, np.uint32)
+        self._cursor = 0
 
     def idle(self, steps: int = 1) -> None:
-        """Pass over what the original draws in a step and never uses."""
-        self._idle += steps
+        """Pass over what the original draws in each step and never uses."""
+        self._cursor += 2 * steps
 
     def read(self, use: Callable[[Floats], tuple[int, bool]], block: int) -> None:
-        """Offer blocks of uniform draws until `use` has enough of them.
+        """Offer uniform draws until `use` has enough of them.
 
         Args:
             use: Takes draws, returns how many of them are used up and whether that was enough. What
                 it did not use up is offered again, followed by more.
             block: Draws to begin with.
         """
-        self._catch_up()
-        before = self._random.get_state(legacy=False)
-        draws, total = self._random.random_sample(block), 0
-        while True:
-            used, enough = use(draws)
-            total += used
-            if enough:
-                break
-            draws = np.concatenate([draws[used:], self._random.random_sample(2 * block)])
-        self._random.set_state(before)
-        self._random.random_sample(total)
+        enough = False
+        while not enough:
+            self._fill(2 * block)
+            used, enough = use(_uniform(self._words[self._cursor : self._cursor + 2 * block]))
+            self._cursor += 2 * used
+            block = min(2 * block, max(block, _LARGEST_BLOCK))
 
     def choice(self, count: int) -> int:
-        """A whole number below `count`."""
-        self._catch_up()
-        return int(self._random.choice(count))
+        """A whole number below `count`: the lowest bits of the first word for which they are."""
+        mask = (1 << (count - 1).bit_length()) - 1
+        while True:
+            self._fill(1)
+            drawn = int(self._words[self._cursor]) & mask
+            self._cursor += 1
+            if drawn < count:
+                return drawn
 
     def get_state(self) -> dict[str, Any]:
         """What `set_state` needs to go on from here."""
-        self._catch_up()
-        state: dict[str, Any] = self._random.get_state(legacy=False)
-        return state
+        generator = self._random.get_state(legacy=False)
+        return {"generator": generator, "words": self._words.copy(), "cursor": self._cursor}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        self._random.set_state(state)
-        self._idle = 0
+        self._random.set_state(state["generator"])
+        self._words, self._cursor = state["words"].copy(), state["cursor"]
 
-    def _catch_up(self) -> None:
-        if self._idle:
-            self._random.random_sample(self._idle)
-            self._idle = 0
+    def _fill(self, words: int) -> None:
+        missing = self._cursor + words - len(self._words)
+        if missing > 0:
+            drawn = self._random.randint(0, 2**32, max(missing, _WORDS), np.uint32)
+            left = self._words[self._cursor :]
+            self._cursor = max(0, self._cursor - len(self._words))  # idle beyond the buffer
+            self._words = np.concatenate([left, drawn])
 
 
 @dataclass(frozen=True)
@@ -161,6 +175,15 @@ def redraw(rules: Rules, stream: Stream, which: int, places: Floats) -> Floats |
 
     stream.read(use, block=32)
     return place if found else None
+
+
+@njit(cache=True, nogil=True)
+def _uniform(words):  # type: ignore[no-untyped-def]
+    """Uniform draws in [0, 1) of 53 bits each, as the generator makes them of two words."""
+    draws = np.empty(len(words) // 2)
+    for i in range(len(draws)):
+        draws[i] = ((words[2 * i] >> 5) * 67108864.0 + (words[2 * i + 1] >> 6)) / 9007199254740992.0
+    return draws
 
 
 @njit(cache=True, nogil=True)

@@ -105,7 +105,7 @@ class Field:
         )
 
 
-def compare(path: Path, sleep: bool = True) -> list[Field]:
+def compare(path: Path, sleep: bool | None = None) -> list[Field]:
     """Compare every step of a recording (format: ``tests/golden/README.md``)."""
     with np.load(path) as file:
         arrays = dict(file)
@@ -130,7 +130,7 @@ def compare(path: Path, sleep: bool = True) -> list[Field]:
 class _Replay:
     """One recorded episode, every step of it in an environment of its own."""
 
-    def __init__(self, name: str, recorded: dict[str, Any], seed: int, sleep: bool) -> None:
+    def __init__(self, name: str, recorded: dict[str, Any], seed: int, sleep: bool | None) -> None:
         self.recorded = recorded
         self.seed = seed
         self.steps = len(recorded["action"])

@@ -63,13 +63,19 @@ class World:
         self.mover = movers[0] if movers else None  # the kind that moves
         self._guides = self.model.nmocap - arena.of("gremlins").count  # where theirs begin
         self._homes = np.zeros((count, arena.of("gremlins").count, 3))
-        # Views into each MuJoCo state: looking them up anew costs more than copying from them.
-        self._views = [
-            (each.qpos, each.qvel, each.sensordata, each.xpos[self._agent], each.xmat[self._agent])
-            for each in self.data
+        # Where each MuJoCo state is copied to: looking views up anew costs more than copying.
+        self._copies = [
+            (
+                (self.qpos[row], data.qpos),
+                (self.qvel[row], data.qvel),
+                (self.sensors[row], data.sensordata),
+                (self.position[row], data.xpos[self._agent]),
+                (self.rotation[row], data.xmat[self._agent]),
+            )
+            for row, data in enumerate(self.data)
         ]
-        self._controls = [each.ctrl for each in self.data]
-        self._mocaps = [each.mocap_pos[self._guides :] for each in self.data]
+        self._controls = [data.ctrl for data in self.data]
+        self._mocaps = [data.mocap_pos[self._guides :] for data in self.data]
         self._threads = min(count, threads or len(os.sched_getaffinity(0)))
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self._shares = np.array_split(np.arange(count), self._threads)
@@ -151,28 +157,34 @@ class World:
 
     def _step_rows(self, rows: Ints, actions: Floats) -> None:
         model = self.model
+        paths = self._gremlin_paths() if self.mover == "gremlins" else None
         for row in rows.tolist():
             data = self.data[row]
             self._controls[row][:] = actions[row]
-            if self._homes.shape[1]:
-                guides, homes = self._mocaps[row], self._homes[row]
-                for _ in range(SUBSTEPS):
-                    guides[:] = homes
-                    guides += _gremlin_offset(data.time)
+            if paths is not None:
+                guides = self._mocaps[row]
+                for targets in paths[row]:
+                    guides[:] = targets
                     mujoco.mj_step(model, data)
             else:
-                mujoco.mj_step(model, data, SUBSTEPS)
+                # Positions and velocities were evaluated at the end of the step before.
+                mujoco.mj_step2(model, data)
+                mujoco.mj_step(model, data, SUBSTEPS - 1)
             mujoco.mj_forward(model, data)
             self._copy(row)
 
+    def _gremlin_paths(self) -> Floats:
+        """Where their guides are in each physics step, shape (n, substeps, gremlins, 3)."""
+        turn = self.time[:, None] + self.model.opt.timestep * np.arange(SUBSTEPS)
+        lift = np.full_like(turn, _GREMLIN_LIFT)
+        offsets = np.stack([GREMLIN_PATH * np.sin(turn), GREMLIN_PATH * np.cos(turn), lift], -1)
+        paths: Floats = self._homes[:, None] + offsets[:, :, None]
+        return paths
+
     def _copy(self, row: int) -> None:
-        qpos, qvel, sensors, position, rotation = self._views[row]
+        for target, source in self._copies[row]:
+            target[:] = source
         self.time[row] = self.data[row].time
-        self.qpos[row] = qpos
-        self.qvel[row] = qvel
-        self.sensors[row] = sensors
-        self.position[row] = position
-        self.rotation[row] = rotation
 
     def _read(self, rows: Any, indices: Iterable[int]) -> None:
         """Positions of moving objects, failures and contacts, from what was copied."""
@@ -197,10 +209,6 @@ class World:
             for index, ids in enumerate(geoms):
                 owner[ids] = self.spans[kind].start + index
         return owner
-
-
-def _gremlin_offset(time: float) -> tuple[float, float, float]:
-    return GREMLIN_PATH * np.sin(time), GREMLIN_PATH * np.cos(time), _GREMLIN_LIFT
 
 
 @njit(cache=True, nogil=True)
