@@ -93,7 +93,24 @@ def _add_floor(spec: mujoco.MjSpec) -> None:
     material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "floor"
     plane = mujoco.mjtGeom.mjGEOM_PLANE
     spec.worldbody.add_geom(name="floor", type=plane, size=[3.5, 3.5, 0.1], material="floor")
-    spec.worldbody.add_light(pos=[0, 0, 4], dir=[0.2, 0.3, -1], castshadow=False)
+    spec.worldbody.add_light(
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        pos=[0, 0, 4],
+        dir=[0.3, 0.4, -1],
+        diffuse=[0.6, 0.6, 0.6],
+        castshadow=False,
+    )
+    spec.visual.headlight.ambient = [0.35, 0.35, 0.35]
+    spec.visual.headlight.diffuse = [0.25, 0.25, 0.25]
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        width=64,
+        height=384,
+        rgb1=[0.80, 0.88, 0.96],
+        rgb2=[0.97, 0.98, 1.0],
+    )
 
 
 def _add_button(spec: mujoco.MjSpec, name: str, objects: Objects, arena: Arena) -> None:

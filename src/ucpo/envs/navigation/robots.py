@@ -37,6 +37,8 @@ class Robot(ABC):
     """Parts that count as the robot in contact costs."""
     sensor_size: int
     """Numbers before the lidar in an observation."""
+    forward: tuple[float, float, float]
+    """Where it drives, in its own frame."""
     box_size: float
     """Half-width of the box it can push."""
     box_density: float
@@ -63,6 +65,7 @@ class Point(Robot):
     density = 1.0
     geoms = ("agent", "pointarrow")
     sensor_size = 12
+    forward = (1.0, 0.0, 0.0)
     box_size = 0.2
     box_density = 0.001
 
@@ -122,6 +125,7 @@ class Car(Robot):
         "rear",
     )
     sensor_size = 24
+    forward = (0.0, -1.0, 0.0)
     box_size = 0.125
     box_density = 0.0005
 
