@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ucpo.envs.interface import VectorTask
+from ucpo.envs.navigation import names as navigation
 from ucpo.errors import UsageError, nearest
 
 
@@ -38,6 +39,10 @@ TASKS: dict[str, Entry] = {
         "stay for a reward and a cost of 1, or end (appendix B of the paper)",
         "courier",
     ),
+    **{
+        name: Entry("ucpo.envs.navigation.env:NavigationTask", navigation.summary(name))
+        for name in navigation.NAMES
+    },
 }
 
 Task = str | Callable[[], Any]

@@ -1,0 +1,160 @@
+"""Speed of the navigation tasks, resets included, beside the limit that the physics sets.
+
+    python benchmarks/envs.py [TASK ...] [--peer-python PATH]
+
+Per task: environment steps per second with batches of 1 and 8 on one thread and of 8 on all, the
+limit of one thread that makes nothing but MuJoCo's steps (ten per environment step; same model,
+states, actions and motion of gremlins; in turns with the environment), the share of that limit
+reached with a batch of 8, and the time of a reset. With an interpreter that has safety-gymnasium
+1.0.0, the original too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from statistics import geometric_mean, median
+
+import mujoco
+import numpy as np
+
+from ucpo.envs.navigation.env import NavigationTask
+from ucpo.envs.navigation.names import NAMES
+from ucpo.envs.navigation.world import GREMLIN_PATH, SUBSTEPS, World
+from ucpo.problem import Floats
+from ucpo.stock import Start
+
+SLICE = 25  # batch steps between turns of the environment and of bare physics
+
+PEER = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+import numpy as np, safety_gymnasium
+name, steps, resets = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+env = safety_gymnasium.make(name)
+env.reset(seed=0)
+begin = time.perf_counter()
+for _ in range(resets):
+    env.reset()
+reset = (time.perf_counter() - begin) / resets
+actions = np.random.default_rng(0).uniform(-1, 1, (steps, 2))
+begin = time.perf_counter()
+for action in actions:
+    env.step(action)
+print("peer", (time.perf_counter() - begin) / steps, reset)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    every = [name for name in NAMES if not name.endswith("0-v0")]
+    parser.add_argument("tasks", nargs="*", default=every, help="all sixteen by default")
+    parser.add_argument("--peer-python", type=Path, help="interpreter that has the original")
+    parser.add_argument("--slices", type=int, default=40, help="turns per measurement")
+    options = parser.parse_args()
+    threads = len(os.sched_getaffinity(0))
+    print(f"MuJoCo {mujoco.__version__}, Python {platform.python_version()}, {threads} processors")
+    print(
+        f"| task | batch 1 | batch 8 | batch 8, {threads} threads | physics only | share "
+        "| reset [ms] | original | its reset [ms] | speed-up per core |\n" + "|---" * 10 + "|"
+    )
+    shares, speedups = [], []
+    for name in options.tasks:
+        alone, _, _ = measure(name, 1, 1, options.slices)
+        batch, limit, share = measure(name, 8, 1, options.slices)
+        threaded, _, _ = measure(name, 8, None, options.slices)
+        shares.append(share)
+        row = [name, *(f"{value:,.0f}" for value in (alone, batch, threaded, limit))]
+        row += [f"{share:.2f}", f"{1e3 * reset_time(name):.2f}"]
+        if options.peer_python:
+            peer, peer_reset = original(options.peer_python, name)
+            speedups.append(batch / peer)
+            row += [f"{peer:,.0f}", f"{1e3 * peer_reset:,.0f}", f"{speedups[-1]:.0f}x"]
+        print("| " + " | ".join(row + ["-"] * (10 - len(row))) + " |", flush=True)
+    print(f"geometric mean of the shares {geometric_mean(shares):.2f}, smallest {min(shares):.2f}")
+    if speedups:
+        print(f"geometric mean of the speed-ups {geometric_mean(speedups):.1f}")
+
+
+def measure(
+    name: str, num_envs: int, threads: int | None, slices: int
+) -> tuple[float, float, float]:
+    """Steps per second of the environment and of bare physics, and the share of the two."""
+    task = NavigationTask(num_envs, name, threads=threads)
+    random = np.random.default_rng(0)
+    task.reset(Start(int(random.integers(2**31)), np.zeros(1)) for _ in itertools.count())
+    # Episodes under way at all ages, so that resets come as often as in a long run.
+    task.steps[:] = random.integers(task.arena.max_episode_steps, size=num_envs)
+    bare = [mujoco.MjData(task.world.model) for _ in range(num_envs)]
+    taken, limits = [], []
+    for turn in range(slices + 2):
+        actions = random.uniform(-1, 1, (SLICE, num_envs, 2))
+        for copy, data in zip(bare, task.world.data, strict=True):
+            mujoco.mj_copyData(copy, task.world.model, data)
+        begin = time.perf_counter()
+        for each in actions:
+            task.step(each)
+        own = time.perf_counter() - begin
+        limit = step_physics(task.world, bare, actions)
+        if turn >= 2:  # after compiling and warming up
+            taken.append(own)
+            limits.append(limit)
+    task.close()
+    steps = SLICE * num_envs
+    share = median(limit / own for limit, own in zip(limits, taken, strict=True))
+    return steps * slices / sum(taken), steps * slices / sum(limits), share
+
+
+def step_physics(world: World, bare: list[mujoco.MjData], actions: Floats) -> float:
+    """Seconds of MuJoCo's steps alone, gremlins moving as in the task."""
+    seconds = 0.0
+    for row, data in enumerate(bare):
+        gremlins = world.arena.of("gremlins").count
+        if not gremlins:
+            begin = time.perf_counter()
+            for action in actions[:, row]:
+                data.ctrl[:] = action
+                mujoco.mj_step(world.model, data, SUBSTEPS)
+            seconds += time.perf_counter() - begin
+            continue
+        guides = data.mocap_pos[-gremlins:]
+        turn = data.time + world.model.opt.timestep * np.arange(len(actions) * SUBSTEPS)
+        circle = GREMLIN_PATH * np.stack([np.sin(turn), np.cos(turn), np.zeros_like(turn)], -1)
+        paths = guides + (circle - circle[0])[:, None]
+        begin = time.perf_counter()
+        for substep, path in enumerate(paths):
+            if substep % SUBSTEPS == 0:
+                data.ctrl[:] = actions[substep // SUBSTEPS, row]
+            guides[:] = path
+            mujoco.mj_step(world.model, data)
+        seconds += time.perf_counter() - begin
+    return seconds
+
+
+def reset_time(name: str, resets: int = 300) -> float:
+    """Mean seconds of a reset."""
+    task = NavigationTask(1, name, threads=1)
+    row = np.array([0])
+    task.begin(row, [0])
+    begin = time.perf_counter()
+    for seed in range(resets):
+        task.begin(row, [seed])
+    return (time.perf_counter() - begin) / resets
+
+
+def original(python: Path, name: str) -> tuple[float, float]:
+    """Steps per second of the original, one reset per episode included, and seconds of a reset."""
+    limit = 500 if "Circle" in name else 1000
+    command = [str(python), "-c", PEER, name, "400", "3"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    step, reset = (float(word) for word in answer.rsplit("peer", 1)[1].split())
+    return limit / (limit * step + reset), reset
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The navigation tasks as a batch of environments behind the one interface agents see."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ucpo.envs.interface import Bools, Ints, Outcome, TaskSpec, VectorTask
+from ucpo.envs.navigation import costs, layout, sensors, tasks
+from ucpo.envs.navigation.aims import AIMS
+from ucpo.envs.navigation.world import World
+from ucpo.errors import UsageError, nearest
+from ucpo.problem import Floats
+
+
+class NavigationTask(VectorTask):
+    """A robot among objects, rewarded for its aim and charged for what it should not touch."""
+
+    def __init__(
+        self,
+        num_envs: int,
+        name: str = "SafetyPointGoal1-v0",
+        cost_names: Sequence[str] = ("cost",),
+        counts: Mapping[str, int] | None = None,
+        constrained: Collection[str] | None = None,
+        extent: float | None = None,
+        max_episode_steps: int | None = None,
+        sleep: bool | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Build the task.
+
+        Args:
+            num_envs: Environments in the batch.
+            name: For example ``SafetyPointGoal1-v0``.
+            cost_names: Costs to report, one column each: ``cost`` is the total, the others are
+                named after the objects, e.g. ``("hazards", "vases")``.
+            counts: See `ucpo.envs.navigation.tasks.arena`, like the three that follow.
+            constrained: Kinds whose costs make up the total.
+            extent: Half-width of the square objects are placed in.
+            max_episode_steps: Environment steps after which an episode is truncated.
+            sleep: Whether objects at rest leave the computation until something touches them; by
+                default where objects rest, that is everywhere but among gremlins.
+            threads: Threads the physics may use; by default one per processor, at most one per
+                environment.
+        """
+        self.arena = tasks.arena(name, counts, constrained, extent, max_episode_steps)
+        for cost in cost_names:
+            if cost not in self.arena.cost_names:
+                raise UsageError(
+                    f"{name} has no cost {cost!r}; {nearest(cost, list(self.arena.cost_names))}"
+                )
+        super().__init__(
+            TaskSpec(
+                name=name,
+                observation_size=self.arena.observation_size,
+                action_low=(-1.0, -1.0),
+                action_high=(1.0, 1.0),
+                cost_names=tuple(cost_names),
+                max_episode_steps=self.arena.max_episode_steps,
+                family="navigation",
+            ),
+            num_envs,
+        )
+        if sleep is None:
+            sleep = self.arena.of("gremlins").count == 0
+        self.world = World(self.arena, num_envs, sleep, threads)
+        self.rules = layout.Rules.of(self.arena)
+        self.aim = AIMS[self.arena.aim](num_envs, self.rules)
+        self.streams = [layout.Stream(0) for _ in range(num_envs)]
+        self.steps = np.zeros(num_envs, np.int64)  # made in the episodes under way
+        self.observation = np.zeros((num_envs, self.arena.observation_size))
+        """Of every environment, in double precision."""
+        self.charged: dict[str, Bools] = {}
+        """Every cost of the last step, by name."""
+        self.reached = np.zeros(num_envs, np.bool_)
+        """Whether the last step reached a goal."""
+        observed = [self.world.spans[each.kind] for each in self.arena.objects if each.observed]
+        self._blocks = np.array([(span.start, span.stop) for span in observed])
+        self._lidar = np.zeros((num_envs, 16 * len(observed)))
+
+    def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
+        """Start episodes whose layouts are those of the original for these seeds."""
+        for row, seed in zip(rows, seeds, strict=True):
+            self.streams[row].seed(seed)
+            self.begin_row(int(row))
+        return self.observe()[rows].astype(np.float32)
+
+    def begin_row(self, row: int) -> None:
+        """Start an episode with the random numbers that come next."""
+        self.world.place(row, layout.draw(self.rules, self.streams[row]))
+        self.steps[row] = 0
+        if not self.aim.renew(self.world, row, self.streams[row], fresh=True):
+            raise UsageError(f"no room for a goal in {self.spec.name}; choose fewer objects")
+
+    def advance(self, actions: Floats) -> Outcome:
+        """Make one step everywhere.
+
+        If the physics fails, the episode terminates there: the step pays and costs nothing, and the
+        observation stays what it was.
+        """
+        self.world.step(np.minimum(np.maximum(actions, -1.0), 1.0))
+        return self.judge()
+
+    def judge(self) -> Outcome:
+        """What the step that led here is worth; sets new goals where one was reached."""
+        self.steps += 1
+        reward, self.reached = self.aim.reward(self.world)
+        self.charged = costs.indicators(self.world, self.aim)
+        self.aim.tick()
+        charges = np.empty((self.num_envs, len(self.spec.cost_names)))
+        for column, name in enumerate(self.spec.cost_names):
+            charges[:, column] = self.charged[name]
+        terminated = self.world.broken.copy()
+        if terminated.any():
+            reward[terminated] = 0.0
+            charges[terminated] = 0.0
+        for stream in self.streams:
+            stream.idle()
+        if self.reached.any():
+            for row in np.flatnonzero(self.reached & ~terminated).tolist():
+                room = self.aim.renew(self.world, row, self.streams[row], fresh=False)
+                terminated[row] = not room
+        return Outcome(
+            successor=self.observe().astype(np.float32),
+            reward=reward,
+            costs=charges,
+            terminated=terminated,
+            truncated=~terminated & (self.steps >= self.arena.max_episode_steps),
+        )
+
+    def observe(self) -> Floats:
+        """Observations of all environments as they stand, float64 of shape (n, obs)."""
+        world, own = self.world, self.arena.robot.sensor_size
+        sensors.lidar(
+            world.objects,
+            self._blocks,
+            world.position,
+            world.rotation,
+            self.arena.reach,
+            self._lidar,
+        )
+        fresh = np.empty_like(self.observation)
+        fresh[:, own:] = self._lidar
+        if self.arena.aim == "Button":
+            fresh[self.aim.timer != 0, own : own + sensors.BINS] = 0.0
+        fresh[:, :12] = world.sensors[:, :12]
+        if own > 12:
+            fresh[:, 12:15] = world.sensors[:, 12:15]
+            sensors.rotation_matrices(world.sensors[:, 15:19], fresh[:, 15:24])
+        if world.broken.any():
+            fresh[world.broken] = self.observation[world.broken]
+        self.observation = fresh
+        return fresh
+
+    def close(self) -> None:
+        """End the threads."""
+        self.world.close()
+
+    def get_state(self, row: int) -> dict[str, Any]:
+        """What an episode needs to go on, except stock and sums, which the base class keeps."""
+        return self.world.get_state(row) | {
+            "steps": int(self.steps[row]),
+            "memory": self.aim.memory[row].copy(),
+            "button": int(self.aim.button[row]),
+            "timer": int(self.aim.timer[row]),
+            "stream": self.streams[row].get_state(),
+        }
+
+    def set_state(self, row: int, state: Mapping[str, Any]) -> None:
+        """Go on from what `get_state` returned."""
+        self.world.set_state(row, state)
+        self.steps[row] = state["steps"]
+        self.aim.memory[row] = state["memory"]
+        self.aim.button[row] = state["button"]
+        self.aim.timer[row] = state["timer"]
+        self.streams[row].set_state(state["stream"])

@@ -1,0 +1,236 @@
+"""A batch of arenas in motion: a shared model, a MuJoCo state per environment, results in arrays.
+
+The physics of the environments runs in threads (MuJoCo lets go of the interpreter lock); what
+comes out is copied into arrays over the whole batch, from which sensors, rewards and costs are
+computed at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import mujoco
+import numpy as np
+from numba import njit
+
+from ucpo.envs.interface import Bools, Ints
+from ucpo.envs.navigation import model as models
+from ucpo.envs.navigation.layout import Layout
+from ucpo.envs.navigation.tasks import DRAGGED, FIXED, FREE, Arena
+from ucpo.problem import Floats
+
+SUBSTEPS = 10
+"""Physics steps per environment step."""
+GREMLIN_PATH = 0.35
+"""Radius of the circles gremlins move on."""
+_SANE = 1e6  # velocity no simulation reaches before it blows up
+_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
+_GREMLIN_LIFT = 0.1  # their guides rise by this much in the first step, so gremlins float
+
+
+class World:
+    """State of `count` arenas. Arrays are overwritten by every step; rows are environments."""
+
+    def __init__(self, arena: Arena, count: int, sleep: bool, threads: int | None = None) -> None:
+        self.arena = arena
+        self.model = models.build(arena, sleep)
+        self.data = [mujoco.MjData(self.model) for _ in range(count)]
+        total = sum(objects.count for objects in arena.objects)
+        self.spans: dict[str, slice] = {}
+        first = 0
+        for objects in arena.objects:
+            self.spans[objects.kind] = slice(first, first + objects.count)
+            first += objects.count
+
+        self.position = np.zeros((count, 3))  # of the robot's origin
+        self.rotation = np.zeros((count, 9))  # row-major, robot to world
+        self.sensors = np.zeros((count, self.model.nsensordata))
+        self.qpos = np.zeros((count, self.model.nq))
+        self.qvel = np.zeros((count, self.model.nv))
+        self.objects = np.zeros((count, total, 2))  # x, y
+        self.touching = np.zeros((count, total), np.bool_)  # whether the robot touches an object
+        self.time = np.zeros(count)  # seconds since the episode began
+        self.broken = np.zeros(count, np.bool_)  # whether the physics failed in the last step
+
+        self._agent = self.model.body("agent").id
+        self._owner = self._owners_of_geoms()
+        self._solid = np.isin(np.arange(total), self._owner)
+        movers = [kind for kind in FREE + DRAGGED if arena.of(kind).count]
+        assert len(movers) <= 1, "poses of what moves are read from the end of qpos"
+        self.mover = movers[0] if movers else None  # the kind that moves
+        self._guides = self.model.nmocap - arena.of("gremlins").count  # where theirs begin
+        self._homes = np.zeros((count, arena.of("gremlins").count, 3))
+        # Where each MuJoCo state is copied to: looking views up anew costs more than copying.
+        self._copies = [
+            (
+                (self.qpos[row], data.qpos),
+                (self.qvel[row], data.qvel),
+                (self.sensors[row], data.sensordata),
+                (self.position[row], data.xpos[self._agent]),
+                (self.rotation[row], data.xmat[self._agent]),
+            )
+            for row, data in enumerate(self.data)
+        ]
+        self._controls = [data.ctrl for data in self.data]
+        self._mocaps = [data.mocap_pos[self._guides :] for data in self.data]
+        self._threads = min(count, threads or len(os.sched_getaffinity(0)))
+        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        self._shares = np.array_split(np.arange(count), self._threads)
+
+    def place(self, row: int, layout: Layout) -> None:
+        """Begin anew in one environment."""
+        data = self.data[row]
+        mujoco.mj_resetData(self.model, data)
+        x, y = layout.robot.tolist()
+        self.arena.robot.place(data, x, y, layout.robot_yaw)
+        self.objects[row] = layout.objects
+        for objects in self.arena.objects:
+            span = self.spans[objects.kind]
+            if objects.locations:  # drawn with a jitter that nothing is to see
+                self.objects[row, span] = objects.locations
+            if objects.count and objects.kind in FIXED + FREE + DRAGGED:
+                poses = np.zeros((objects.count, 7))
+                poses[:, :2] = layout.objects[span]
+                poses[:, 2] = models.HEIGHTS.get(objects.kind, objects.size)
+                poses[:, 3], poses[:, 6] = (
+                    np.cos(layout.yaws[span] / 2),
+                    np.sin(layout.yaws[span] / 2),
+                )
+                self._put(row, objects.kind, poses)
+        self.refresh([row])
+
+    def _put(self, row: int, kind: str, poses: Floats) -> None:
+        data = self.data[row]
+        if kind in FREE + DRAGGED:
+            data.qpos[-7 * len(poses) :] = poses.ravel()
+        if kind in FIXED + DRAGGED:
+            last = self._guides if kind in FIXED else self.model.nmocap
+            data.mocap_pos[last - len(poses) : last] = poses[:, :3]
+            data.mocap_quat[last - len(poses) : last] = poses[:, 3:]
+        if kind in DRAGGED:
+            self._homes[row] = poses[:, :3]
+
+    def step(self, actions: Floats) -> None:
+        """Make one environment step everywhere, with actions in [-1, 1] of shape (n, 2)."""
+        if self._pool is None:
+            self._step_rows(self._shares[0], actions)
+        else:
+            for done in [
+                self._pool.submit(self._step_rows, rows, actions) for rows in self._shares
+            ]:
+                done.result()
+        self._read(slice(None), range(len(self.data)))
+
+    def refresh(self, rows: Iterable[int]) -> None:
+        """Recompute everything that follows from the states of some rows."""
+        rows = list(rows)
+        for row in rows:
+            mujoco.mj_forward(self.model, self.data[row])
+            self._copy(row)
+        self._read(np.array(rows), rows)
+
+    def get_state(self, row: int) -> dict[str, Floats]:
+        """What `set_state` needs to go on from here."""
+        physics = np.empty(mujoco.mj_stateSize(self.model, _STATE))
+        mujoco.mj_getState(self.model, self.data[row], physics, _STATE)
+        return {
+            "physics": physics,
+            "objects": self.objects[row].copy(),
+            "homes": self._homes[row].copy(),
+        }
+
+    def set_state(self, row: int, state: Mapping[str, Floats]) -> None:
+        """Go on from a saved state. Sleeping objects wake up."""
+        mujoco.mj_resetData(self.model, self.data[row])
+        mujoco.mj_setState(self.model, self.data[row], state["physics"], _STATE)
+        self.objects[row] = state["objects"]
+        self._homes[row] = state["homes"]
+        self.refresh([row])
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _step_rows(self, rows: Ints, actions: Floats) -> None:
+        model = self.model
+        paths = self._gremlin_paths() if self.mover == "gremlins" else None
+        for row in rows.tolist():
+            data = self.data[row]
+            self._controls[row][:] = actions[row]
+            if paths is not None:
+                guides = self._mocaps[row]
+                for targets in paths[row]:
+                    guides[:] = targets
+                    mujoco.mj_step(model, data)
+            else:
+                # Positions and velocities were evaluated at the end of the step before.
+                mujoco.mj_step2(model, data)
+                mujoco.mj_step(model, data, SUBSTEPS - 1)
+            mujoco.mj_forward(model, data)
+            self._copy(row)
+
+    def _gremlin_paths(self) -> Floats:
+        """Where their guides are in each physics step, shape (n, substeps, gremlins, 3)."""
+        turn = self.time[:, None] + self.model.opt.timestep * np.arange(SUBSTEPS)
+        lift = np.full_like(turn, _GREMLIN_LIFT)
+        offsets = np.stack([GREMLIN_PATH * np.sin(turn), GREMLIN_PATH * np.cos(turn), lift], -1)
+        paths: Floats = self._homes[:, None] + offsets[:, :, None]
+        return paths
+
+    def _copy(self, row: int) -> None:
+        for target, source in self._copies[row]:
+            target[:] = source
+        self.time[row] = self.data[row].time
+
+    def _read(self, rows: Any, indices: Iterable[int]) -> None:
+        """Positions of moving objects, failures and contacts, from what was copied."""
+        if self.mover:
+            count = self.arena.of(self.mover).count
+            poses = self.qpos[rows, -7 * count :].reshape(-1, count, 7)
+            self.objects[rows, self.spans[self.mover]] = poses[..., :2]
+        # Not a number is not below the bound either.
+        self.broken[rows] = ~(np.abs(self.qvel[rows]).max(axis=-1) < _SANE)
+        self.touching[rows] = False
+        near = _any_near(self.objects, self.position, self._solid)
+        for row in indices:
+            if near[row]:
+                _mark_contacts(self.data[row].contact.geom, self._owner, self.touching[row])
+
+    def _owners_of_geoms(self) -> Ints:
+        """Which object a geom belongs to; -1 for the robot, -2 for the floor."""
+        owner = np.full(self.model.ngeom, -2)
+        for name in self.arena.robot.geoms:
+            owner[self.model.geom(name).id] = -1
+        for kind, geoms in models.object_geoms(self.model, self.arena).items():
+            for index, ids in enumerate(geoms):
+                owner[ids] = self.spans[kind].start + index
+        return owner
+
+
+@njit(cache=True, nogil=True)
+def _any_near(objects: Floats, position: Floats, solid: Bools) -> Bools:
+    """Whether a robot could touch a solid object: no robot or object reaches further than this."""
+    near = np.zeros(len(objects), np.bool_)
+    for n in range(len(objects)):
+        for i in range(len(solid)):
+            if solid[i]:
+                dx = objects[n, i, 0] - position[n, 0]
+                dy = objects[n, i, 1] - position[n, 1]
+                if dx * dx + dy * dy < 0.7 * 0.7:
+                    near[n] = True
+                    break
+    return near
+
+
+@njit(cache=True, nogil=True)
+def _mark_contacts(geoms: Ints, owner: Ints, touching: Bools) -> None:
+    for i in range(len(geoms)):
+        one, other = owner[geoms[i, 0]], owner[geoms[i, 1]]
+        if one == -1 and other >= 0:
+            touching[other] = True
+        elif other == -1 and one >= 0:
+            touching[one] = True
