@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ucpo.envs import navigation as _navigation
+
 if TYPE_CHECKING:
     from ucpo.agents.controller import Controller, Policy, load
     from ucpo.envs.registry import make_task
@@ -42,6 +44,8 @@ __all__ = [
     "make_task",
     "register_utility",
 ]
+
+_navigation.register()  # so that gymnasium.make("ucpo/SafetyPointGoal1-v0") works
 
 
 def __getattr__(name: str) -> Any:

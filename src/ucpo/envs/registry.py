@@ -40,7 +40,9 @@ TASKS: dict[str, Entry] = {
         "courier",
     ),
     **{
-        name: Entry("ucpo.envs.navigation.env:NavigationTask", navigation.summary(name))
+        name: Entry(
+            "ucpo.envs.navigation.env:NavigationTask", navigation.summary(name), "navigation"
+        )
         for name in navigation.NAMES
     },
 }
