@@ -1,0 +1,5 @@
+"""Exact solutions of small finite problems."""
+
+from ucpo.exact.program import solve
+
+__all__ = ["solve"]
