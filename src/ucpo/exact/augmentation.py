@@ -9,19 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ucpo.errors import UsageError, nearest
-from ucpo.exact.stocks import Stocks, kink
+from ucpo.exact.stocks import PER_UNIT, Stocks, kink
 from ucpo.finite import ENDED, FiniteProblem, Ints
 from ucpo.problem import Floats, Problem
 
 MAX_STATES = 500_000
+_NEAR = 1e-4  # cost units within which a stock is taken for one that can be reached
+
+Sparse = Any  # scipy's sparse arrays have no types
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Augmented:
     """`n` augmented states with `m` state-action pairs, sorted by state, for `K` initial stocks.
 
@@ -34,13 +40,13 @@ class Augmented:
     stocks: Stocks
     initial_stocks: Floats  # (K, C)
     initial_utility: Floats  # (K, C)
-    starts: Floats  # (K, n) sparse: probability of each augmented state at the start
+    starts: Sparse  # (K, n) probability of each augmented state at the start
     first_pair: Ints  # (n + 1,)
     pair_state: Ints  # (m,)
     pair_action: Ints  # (m,)
     reward: Floats  # (m,) expected
     utility: Floats  # (m, C) expected change of each constraint's utility
-    transitions: Floats  # (m, n) sparse: probability of the next augmented state
+    transitions: Sparse  # (m, n) probability of the next augmented state
     layers: tuple[slice, ...]  # the states of each time; without a horizon, all of them at once
     flow: float
     index: dict[tuple[int, ...], int]  # number of a state by time, process state, keys of stocks
@@ -56,16 +62,36 @@ class Augmented:
         return np.array([constraint.tolerance for constraint in self.problem.constraints])
 
     def find(self, state: int, stock: Sequence[float] | Floats, time: int = 0) -> int:
-        """Number of an augmented state, by its stock (C,) in the units of the costs."""
+        """Number of an augmented state, by its stock (C,) in the units of the costs.
+
+        Stocks rounded as float32 does are found too.
+        """
         time = time if self.stocks.timed else 0
         units = np.asarray(stock, np.float64).reshape(1, -1) / self.finite.cost_unit
-        key = (time, state, *self.stocks.key(units, time)[0].tolist())
-        if key not in self.index:
+        key = self.stocks.key(units, time)[0]
+        exact = self.index.get((time, state, *key.tolist()))
+        if exact is not None:
+            return exact
+        keys, numbers = self._stocks_at.get((time, state), (key[None], np.array([-1])))
+        distance = np.abs(keys - key.astype(np.float64)).max(1) / PER_UNIT
+        if numbers[0] < 0 or distance.min() > _NEAR:
             raise UsageError(
                 f"{self.finite.name}: state {state} with stock {np.asarray(stock).tolist()} at "
                 f"time {time} cannot be reached from stocks {self.initial_stocks.tolist()}"
             )
-        return self.index[key]
+        return int(numbers[np.argmin(distance)])
+
+    @cached_property
+    def _stocks_at(self) -> dict[tuple[int, int], tuple[Ints, Ints]]:
+        """Keys and numbers of the augmented states at each time and state."""
+        places: dict[tuple[int, int], list[int]] = {}
+        keys = list(self.index)  # in the order of their numbers
+        for number, (time, state, *_) in enumerate(keys):
+            places.setdefault((time, state), []).append(number)
+        return {
+            place: (np.array([keys[each][2:] for each in numbers]), np.array(numbers))
+            for place, numbers in places.items()
+        }
 
 
 def augment(
@@ -105,7 +131,7 @@ def augment(
         (int(offsets[-1]), len(index)),
     )
     sizes = np.cumsum([0] + [len(wave.pairs) for wave in waves]).tolist()
-    layers = [slice(low, high) for low, high in zip(sizes[:-1], sizes[1:], strict=True)]
+    layers = [slice(low, high) for low, high in pairwise(sizes)]
     return Augmented(
         finite=finite,
         problem=problem,
@@ -179,9 +205,9 @@ class _Wave:
         return cls(
             pairs=np.diff(table.first_pair)[found[:, 0]],
             action=table.action[pair],
-            reward=np.bincount(of_pair, discount * probability * table.reward[branch], len(pair)),
+            reward=_sum(discount * probability * table.reward[branch], of_pair, len(pair)),
             utility=np.column_stack(
-                [np.bincount(of_pair, probability * each, len(pair)) for each in change.T]
+                [_sum(probability * each, of_pair, len(pair)) for each in change.T]
             ),
             successors=np.column_stack([table.successor[branch], after])[goes_on],
             rows=of_pair[goes_on],
@@ -215,15 +241,14 @@ def _explore(
     return index, waves
 
 
-def _starts(finite: FiniteProblem, keys: Ints, index: dict[tuple[int, ...], int]) -> Floats:
+def _starts(finite: FiniteProblem, keys: Ints, index: dict[tuple[int, ...], int]) -> Sparse:
     rows, columns, chances = [], [], []
     for row, key in enumerate(keys.tolist()):
         for state in np.flatnonzero(finite.start).tolist():
             rows.append(row)
             columns.append(index[(0, state, *key)])
             chances.append(finite.start[state])
-    starts: Floats = sparse.csr_array((chances, (rows, columns)), (len(keys), len(index)))
-    return starts
+    return sparse.csr_array((chances, (rows, columns)), (len(keys), len(index)))
 
 
 def _members(first: Ints, groups: Ints) -> tuple[Ints, Ints]:
@@ -231,6 +256,10 @@ def _members(first: Ints, groups: Ints) -> tuple[Ints, Ints]:
     counts = first[groups + 1] - first[groups]
     group = np.repeat(np.arange(len(groups)), counts)
     return (first[groups] - np.cumsum(counts) + counts)[group] + np.arange(len(group)), group
+
+
+def _sum(values: Floats, groups: Ints, count: int) -> Floats:
+    return np.bincount(groups, values, count).astype(np.float64)
 
 
 def _number(index: dict[tuple[int, ...], int], keys: Ints, time: int) -> tuple[Ints, Ints]:

@@ -17,7 +17,7 @@ from ucpo.errors import UsageError
 from ucpo.finite import FiniteProblem, Ints
 from ucpo.problem import Constraint, Floats, Utility
 
-_PER_UNIT = 10**9  # stocks nearer than this part of a cost unit are the same one
+PER_UNIT = 10**9  # of keys; stocks nearer than this part of a cost unit are the same one
 _EXHAUSTED, _AMPLE = 2**62, -(2**62)  # keys of the stocks that share their future
 _LARGEST = 2**61
 
@@ -80,7 +80,7 @@ class Stocks:
         keys = np.empty((len(stock), len(self.tracked)), np.int64)
         for place, column in enumerate(self.tracked):
             finite = np.isfinite(stock[:, column])
-            rounded = np.round(np.where(finite, stock[:, column], 0.0) * _PER_UNIT)
+            rounded = np.round(np.where(finite, stock[:, column], 0.0) * PER_UNIT)
             if (np.abs(rounded) > _LARGEST).any():
                 raise UsageError(
                     "stocks grow beyond all bounds without a horizon; give the process one"
@@ -88,7 +88,7 @@ class Stocks:
             keys[:, place] = rounded
             if self.merged[column]:
                 reach = self.reach[time, column]
-                keys[stock[:, column] + reach <= 1.0 / _PER_UNIT, place] = _AMPLE
+                keys[stock[:, column] + reach <= 1.0 / PER_UNIT, place] = _AMPLE
                 keys[(rounded >= 0.0) & (stock[:, column] > -np.inf), place] = _EXHAUSTED
         return keys
 
@@ -105,7 +105,7 @@ class Stocks:
             if column in self.tracked:
                 key = keys[:, self.tracked.index(column)]
                 stock = np.select([key == _AMPLE, key == _EXHAUSTED], [-np.inf, np.inf], key)
-                stock[np.isfinite(stock)] /= _PER_UNIT
+                stock[np.isfinite(stock)] /= PER_UNIT
                 after[:, column] = (stock + cost) / self.discount
                 here = np.where(np.isfinite(stock), stock, 0.0)
                 change[:, column] = utility(weight * (here + cost)) - utility(weight * here)
