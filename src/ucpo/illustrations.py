@@ -27,7 +27,10 @@ BUDGETS = (0.5, 1.0, 1.5, 2.0, 3.0)
 CROSSING_BUDGET = 2.0
 CROSSING_BUDGETS = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 51.0, 100.0)
 
-_STYLES = {MEAN: ("#c44e52", "on average (CMDP)"), EXCESS: ("#4c72b0", "never exceeded (UCMDP)")}
+_STYLES = {
+    MEAN: ("#c44e52", "CMDP: within budget on average"),
+    EXCESS: ("#4c72b0", "UCMDP: within budget always"),
+}
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def _distribution(ways: Sequence[Episode]) -> tuple[Floats, Floats, Floats]:
 
 
 def _draw_two_actions(gammas: Sequence[float]) -> Figure:
-    figure, axes = _figure((3.0 * (len(gammas) + 1), 3.0), 1, len(gammas) + 1)
+    figure, axes = _figure((3.0 * (len(gammas) + 1), 3.2), 1, len(gammas) + 1)
     returns, chance = axes[0, :-1], axes[0, -1]
     for axis, gamma in zip(returns, gammas, strict=True):
         for utility, (colour, label) in _STYLES.items():
@@ -138,18 +141,21 @@ def _draw_two_actions(gammas: Sequence[float]) -> Figure:
             axis.vlines(total[shown], 0.0, probability[shown], colour, lw=3, alpha=0.8)
             axis.plot(total[shown], probability[shown], "o", color=colour, ms=5, label=label)
         axis.axvline(1.0, color="0.3", lw=1, ls=":")
-        axis.set(xlabel="return of an episode", title=f"$\\gamma$ = {gamma:g}", ylim=(0, 1.08))
+        axis.set(
+            xlabel="return of an episode", title=f"$\\gamma$ = {gamma:g}, budget 1", ylim=(0, 1.08)
+        )
     returns[0].set_ylabel("probability")
-    returns[0].legend(frameon=False, fontsize=8, title="return of at most 1", title_fontsize=8)
+    figure.legend(*returns[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     _draw_staying(chance, gammas[len(gammas) // 2])
     return figure
 
 
 def _draw_staying(axis: Axes, gamma: float) -> None:
     budgets = np.linspace(0.0, 3.0, 61)
-    for utility, (colour, label) in _STYLES.items():
-        stays = [two_actions_row(gamma, budget, utility).first_action for budget in budgets]
-        axis.plot(-budgets, stays, color=colour, drawstyle="steps-post", label=label)
+    for utility, (colour, _) in _STYLES.items():
+        best = [_best(two_actions(gamma), budget, utility, gamma) for budget in budgets]
+        stays = [each.policy(0, each.initial_stock)[STAY] for each in best]
+        axis.plot(-budgets, stays, ".", color=colour, ms=4)
     axis.set(
         xlabel="initial stock $z$",
         ylabel="chance of staying at first",
@@ -159,7 +165,7 @@ def _draw_staying(axis: Axes, gamma: float) -> None:
 
 
 def _draw_crossing() -> Figure:
-    figure, axes = _figure((9.0, 5.0), 2, 2)
+    figure, axes = _figure((9.0, 4.6), 2, 2, height_ratios=(1.0, 2.0))
     for axis, utility in zip(axes[0], _STYLES, strict=True):
         _draw_map(axis, utility)
     costs, trade = axes[1]
@@ -167,10 +173,12 @@ def _draw_crossing() -> Figure:
         probability, _, cost = _distribution(episodes(_best_crossing(CROSSING_BUDGET, utility)))
         shown = [probability[np.round(cost) == level].sum() for level in (0, 1, 2, 3)]
         shown.append(probability[cost >= 50.0].sum())
-        costs.bar(np.arange(5) + offset, shown, 0.4, color=colour, label=label)
+        costs.bar(np.arange(5) + offset, shown, 0.4, color=colour)
         rows = [crossing_row(budget, utility) for budget in CROSSING_BUDGETS]
         places = np.arange(len(rows))
         trade.plot(places, [row.value for row in rows], "o-", color=colour, ms=4, label=label)
+        at = CROSSING_BUDGETS.index(CROSSING_BUDGET)
+        trade.plot(at, rows[at].value, "o", color=colour, ms=11, fillstyle="none")
     costs.axvline(CROSSING_BUDGET + 0.5, color="0.3", lw=1, ls=":")
     costs.set(
         xlabel=f"cost of an episode (budget {CROSSING_BUDGET:g})",
@@ -180,7 +188,7 @@ def _draw_crossing() -> Figure:
         xticks=range(5),
         xticklabels=["0", "1", "2", "3", "50 and more"],
     )
-    costs.legend(frameon=False, fontsize=8, title="budget kept", title_fontsize=8)
+    trade.legend(frameon=False, fontsize=8, loc="lower right")
     trade.set(xlabel="budget", ylabel="best expected return", xticks=places)
     trade.set_xticklabels([f"{budget:g}" for budget in CROSSING_BUDGETS])
     return figure
@@ -198,9 +206,12 @@ def _draw_map(axis: Axes, utility: Utility) -> None:
             if letter == "#":
                 axis.add_patch(_square(row, column))
             elif letter != ".":
-                axis.text(column, row, letter, ha="center", va="center", fontsize=9, color="0.35")
-    axis.set(xticks=[], yticks=[], title=f"where it walks: budget {_STYLES[utility][1]}")
-    axis.title.set_color(_STYLES[utility][0])
+                shade = "w" if seen[row, column] > 0.5 else "0.3"
+                axis.text(column, row, letter, ha="center", va="center", fontsize=10, color=shade)
+    colour, label = _STYLES[utility]
+    axis.set(xticks=[], yticks=[], title=f"{label} ({CROSSING_BUDGET:g})")
+    axis.title.set_color(colour)
+    axis.spines[:].set_visible(False)
 
 
 def _square(row: int, column: int) -> Any:
@@ -209,12 +220,14 @@ def _square(row: int, column: int) -> Any:
     return Rectangle((column - 0.5, row - 0.5), 1.0, 1.0, color="0.4")
 
 
-def _figure(size: tuple[float, float], rows: int, columns: int) -> tuple[Figure, Any]:
+def _figure(
+    size: tuple[float, float], rows: int, columns: int, height_ratios: Sequence[float] = (1.0,)
+) -> tuple[Figure, Any]:
     # Not pyplot: it keeps figures alive and chooses a backend for the whole process.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
+    axes = figure.subplots(rows, columns, squeeze=False, height_ratios=height_ratios)
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.title.set_fontsize(10)
