@@ -15,7 +15,7 @@ from ucpo.envs.illustration import (
 )
 from ucpo.errors import UsageError
 from ucpo.exact import Branch, FiniteProblem, augment, episodes, solve, solve_lagrangian, visits
-from ucpo.exact.problems import STAY, Terrain, crossing, grid, two_actions
+from ucpo.exact.problems import STAY, crossing, grid, meadow, two_actions
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem, Utility
 
 SQUARE = Utility("square", lambda stock: stock.clip(min=0.0) ** 2)
@@ -285,22 +285,6 @@ def test_catastrophe_is_possible_on_average_and_impossible_with_excess():
 def test_visits_count_the_steps_of_an_episode():
     (best,) = solve(crossing(), constrain(), [-2.0])
     assert visits(best).sum() == pytest.approx(-best.value)
-
-
-def meadow():
-    """20 x 20 cells, most of them costly up to 30, with a free way around at the top."""
-    generator = np.random.default_rng(0)
-    cells = generator.choice(list("." * 7 + "aabbbcccddee."), (20, 20))
-    cells[0], cells[:, 0], cells[:, -1] = ".", ".", "."
-    cells[10, 0], cells[10, -1] = "S", "G"
-    terrain = {
-        "a": Terrain(1.0),
-        "b": Terrain(3.0, 0.5),
-        "c": Terrain(5.0),
-        "d": Terrain(10.0, 0.3),
-        "e": Terrain(30.0, 0.05),
-    }
-    return grid("\n".join("".join(row) for row in cells), terrain, name="meadow")
 
 
 def test_grid_of_400_cells_is_solved_at_31_budgets_in_a_minute():

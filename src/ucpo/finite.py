@@ -29,7 +29,8 @@ class Branch:
     successor: int | None
     """The next state; None ends the episode."""
     reward: float = 0.0
-    costs: tuple[float, ...] = (0.0,)
+    costs: tuple[float, ...] = ()
+    """One per cost of the problem; none at all stands for zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class FiniteProblem:
                 np.int64,
             ),
             reward=np.array([branch.reward for branch in flat], np.float64),
-            costs=np.array([branch.costs for branch in flat], np.float64),
+            costs=np.array([branch.costs or (0.0,) * len(self.cost_names) for branch in flat]),
         )
 
     def _check(self, where: str, state: int, action: int, branches: Sequence[Branch]) -> None:
@@ -117,7 +118,7 @@ class FiniteProblem:
         for branch in branches:
             if branch.successor is not None and not 0 <= branch.successor < self.states:
                 raise UsageError(f"{where}: there is no state {branch.successor} to go to")
-            if len(branch.costs) != len(self.cost_names):
+            if len(branch.costs) not in (0, len(self.cost_names)):
                 raise UsageError(
                     f"{where}: needs one cost for each of {', '.join(self.cost_names)}, "
                     f"got {branch.costs}"

@@ -2,7 +2,7 @@
 
 Inside, the best policy at given prices, by dynamic programming. Outside, prices that minimise the
 dual function: each policy met on the way is a line below which the dual cannot fall, and the next
-prices are the lowest point above all lines met so far (Kelley's cutting planes). The same small
+prices are where the lines met so far let it be lowest (Kelley's cutting planes). The same small
 program tells how to mix the policies so that the constraints hold, so the search ends when the
 mixture is as good as the dual allows.
 
@@ -98,65 +98,86 @@ class _Mixture:
     weights: Floats  # (lines,)
     value: float
     violations: Floats  # (C,)
-    missed: float  # what is left of the violations, summed
     prices: Floats  # (C,) where the lines are lowest
 
 
 def _search(lines: _Lines, row: int, precision: float) -> Solution:
     """Prices and mixture for one initial stock."""
-    ceiling = _FIRST_CEILING
+    missed = _meet(lines, row)
     for _ in range(_ROUNDS):
-        mixture = _mix(lines, row, ceiling * _scale(lines, row))
+        mixture = _mix(lines, row, missed)
         bound, prices = lines.lowest(row)
-        if mixture.missed <= _MET and bound - mixture.value <= precision * (1 + abs(bound)):
+        if bound - mixture.value <= precision * (1.0 + abs(bound)):
             return _solution(lines, row, mixture, bound, prices)
-        settled = any(np.array_equal(mixture.prices, tried) for tried in lines.prices)
-        if not settled:
-            lines.draw(mixture.prices)
-        elif mixture.missed > _MET and ceiling < _LAST_CEILING:
-            ceiling *= 10.0
-        else:
+        if any(np.array_equal(mixture.prices, tried) for tried in lines.prices):
             break
-    stock = lines.augmented.initial_stocks[row].tolist()
-    name = lines.augmented.finite.name
-    if mixture.missed > _MET:
-        raise UsageError(
-            f"{name}: no policy meets the constraints from stock {stock}; at the highest prices "
-            f"they are still missed by {mixture.missed:.6g} in units of the utility. Raise the "
-            "budget or the tolerance"
-        )
+        lines.draw(mixture.prices)
     raise UsageError(
-        f"{name}: the duality gap from stock {stock} stays at {bound - mixture.value:.3g}; ask for "
-        f"less than precision={precision:g}, or use the linear program"
+        f"{lines.augmented.finite.name}: the duality gap from stock "
+        f"{lines.augmented.initial_stocks[row].tolist()} stays at {bound - mixture.value:.3g}; ask "
+        f"for less than precision={precision:g}, or use the linear program"
     )
 
 
-def _mix(lines: _Lines, row: int, ceiling: float) -> _Mixture:
-    """The best mixture of the policies met; missing a constraint costs the ceiling per unit."""
-    values = np.array([value[row] for value in lines.values])
+def _meet(lines: _Lines, row: int) -> float:
+    """Draw lines until a mixture meets the constraints; returns by how little it misses them.
+
+    Prices point where the violation of the best mixture does and rise until either no better
+    mixture is found or reward plays no role any more.
+    """
+    ceiling = _FIRST_CEILING
+    while True:
+        missed, direction = _least_violation(lines, row)
+        if missed <= _MET:
+            return missed
+        scale = 1.0 + max(abs(float(value[row])) for value in lines.values)
+        lines.draw(ceiling * scale * direction)
+        if direction @ lines.violations[-1][row] > missed - _MET:
+            ceiling *= 10.0
+        if ceiling > _LAST_CEILING:
+            raise UsageError(
+                f"{lines.augmented.finite.name}: no policy meets the constraints from stock "
+                f"{lines.augmented.initial_stocks[row].tolist()}; at the highest prices they are "
+                f"still missed by {missed:.6g} in units of the utility. Raise the budget or the "
+                "tolerance"
+            )
+
+
+def _least_violation(lines: _Lines, row: int) -> tuple[float, Floats]:
+    """Least sum of violations of any mixture, and how much each constraint adds to it, (C,)."""
     violations = np.array([violation[row] for violation in lines.violations])  # (lines, C)
-    C = violations.shape[1]
+    count, C = violations.shape
     answer = linprog(
-        np.concatenate([-values, np.full(C, ceiling)]),
+        np.repeat([0.0, 1.0], [count, C]),
         A_ub=np.hstack([violations.T, -np.eye(C)]),
         b_ub=np.zeros(C),
-        A_eq=np.concatenate([np.ones(len(values)), np.zeros(C)])[None],
+        A_eq=np.repeat([1.0, 0.0], [count, C])[None],
         b_eq=[1.0],
         method="highs",
         options=_PRECISION,
     )
-    weights: Floats = answer.x[:-C]
+    return float(answer.fun), np.maximum(-answer.ineqlin.marginals, 0.0)
+
+
+def _mix(lines: _Lines, row: int, missed: float) -> _Mixture:
+    """The best mixture that misses the constraints by no more than it must."""
+    values = np.array([value[row] for value in lines.values])
+    violations = np.array([violation[row] for violation in lines.violations])  # (lines, C)
+    answer = linprog(
+        -values,
+        A_ub=violations.T,
+        b_ub=np.full(violations.shape[1], missed),
+        A_eq=np.ones((1, len(values))),
+        b_eq=[1.0],
+        method="highs",
+        options=_PRECISION,
+    )
     return _Mixture(
-        weights=weights,
-        value=float(weights @ values),
-        violations=weights @ violations,
-        missed=float(answer.x[-C:].sum()),
+        weights=answer.x,
+        value=float(answer.x @ values),
+        violations=answer.x @ violations,
         prices=np.maximum(-answer.ineqlin.marginals, 0.0),
     )
-
-
-def _scale(lines: _Lines, row: int) -> float:
-    return 1.0 + max(abs(float(value[row])) for value in lines.values)
 
 
 def _solution(lines: _Lines, row: int, mixture: _Mixture, bound: float, prices: Floats) -> Solution:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ucpo.errors import UsageError
 from ucpo.finite import Branch, FiniteProblem
 
@@ -49,6 +51,25 @@ CROSSING_TERRAIN = {
 def crossing(horizon: int = 30) -> FiniteProblem:
     """The short way seldom costs, but then a lot; the longer ones cost little, or nothing."""
     return grid(CROSSING, CROSSING_TERRAIN, horizon=horizon, name="crossing")
+
+
+MEADOW_TERRAIN = {
+    "a": Terrain(1.0),
+    "b": Terrain(3.0, 0.5),
+    "c": Terrain(5.0),
+    "d": Terrain(10.0, 0.3),
+    "e": Terrain(30.0, 0.05),
+}
+
+
+def meadow(side: int = 20, slip: float = 0.0, seed: int = 0) -> FiniteProblem:
+    """A large map, most cells of which cost something, with a free way along three of its edges."""
+    letters = list("........aabbbcccddee")
+    cells = np.random.default_rng(seed).choice(letters, (side, side))
+    cells[0], cells[:, 0], cells[:, -1] = ".", ".", "."
+    cells[side // 2, 0], cells[side // 2, -1] = START, GOAL
+    map_ = "\n".join("".join(row) for row in cells)
+    return grid(map_, MEADOW_TERRAIN, slip=slip, name="meadow")
 
 
 def grid(
