@@ -1,7 +1,9 @@
 """Solutions against closed forms, against each other, and against counting out every policy."""
 
 import itertools
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ def constrain(utility=EXCESS, tolerance=0.0, cost="cost"):
     return Problem((Constraint(cost, utility, tolerance),))
 
 
-def random_problem(seed, states, actions, costs, gamma, horizon, branches=3, ends=0.3):
+def random_problem(seed, states, actions, costs, gamma, horizon, branches=3, least=0):
     generator = np.random.default_rng(seed)
     table = {}
     for pair in itertools.product(range(states), range(actions)):
@@ -37,9 +39,9 @@ def random_problem(seed, states, actions, costs, gamma, horizon, branches=3, end
         table[pair] = [
             Branch(
                 probability=float(chance),
-                successor=None if generator.random() < ends else int(generator.integers(states)),
+                successor=None if generator.random() < 0.3 else int(generator.integers(states)),
                 reward=float(generator.normal()),
-                costs=tuple(float(cost) for cost in generator.integers(0, 4, costs)),
+                costs=tuple(float(cost) for cost in generator.integers(least, 4, costs)),
             )
             for chance in chances
         ]
@@ -198,7 +200,8 @@ def best_mixture(policies, tolerance):
 def test_both_routes_agree_with_counting_out_every_policy(utility, gamma, stock_discount):
     compared = 0
     for seed in range(6):
-        finite = random_problem(seed, 3, 2, 1, gamma, horizon=3, branches=2)
+        least = -(seed % 2)  # costs may be negative
+        finite = random_problem(seed, 3, 2, 1, gamma, horizon=3, branches=2, least=least)
         begun = int(np.argmax(finite.start))
         finite = FiniteProblem(
             finite.branches, np.eye(3)[begun], finite.cost_names, gamma, finite.horizon
@@ -282,6 +285,15 @@ def test_catastrophe_is_possible_on_average_and_impossible_with_excess():
     assert always.value == pytest.approx(-14.5)  # one ford in four is walked around
 
 
+def test_slipping_leads_to_either_side():
+    to_the_right = grid("..\nSG\n..", {}, slip=0.5).branches[2, 3]  # states: 0 1 / 2 G / 3 4
+    assert [(branch.probability, branch.successor) for branch in to_the_right] == [
+        (0.5, None),
+        (0.25, 3),
+        (0.25, 0),
+    ]
+
+
 def test_visits_count_the_steps_of_an_episode():
     (best,) = solve(crossing(), constrain(), [-2.0])
     assert visits(best).sum() == pytest.approx(-best.value)
@@ -298,6 +310,13 @@ def test_grid_of_400_cells_is_solved_at_31_budgets_in_a_minute():
     for budget in (0, 4, 9):
         (best,) = solve(meadow(), constrain(), [-float(budget)])
         assert best.value == pytest.approx(values[budget], abs=1e-6)
+
+
+def test_the_example_of_the_documentation_runs(capsys):
+    text = (Path(__file__).parent.parent / "docs" / "exact.md").read_text()
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("mean -2.0") and said[2].startswith("excess -3.0")
 
 
 # What is refused

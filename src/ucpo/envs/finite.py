@@ -23,6 +23,17 @@ class FiniteTask(VectorTask):
     share of time that is left. Rewards and costs are those of the problem, undiscounted. The
     problem's horizon terminates an episode: its optimum counts nothing beyond. The step limit of a
     problem without one truncates.
+
+    Args:
+        problem: What to play.
+        num_envs: Environments in the batch.
+        name: Of the task; the problem's by default.
+        features: What is seen of each state, (states, size).
+        encoding: How an action is chosen. ``argmax`` gives every action a number and takes the
+            largest one that is possible; ``bins`` cuts the range of a single number evenly between
+            the actions possible in a state, for actions with a natural order.
+        max_episode_steps: Truncates episodes of problems without a horizon.
+        cost_names: The costs to show, in this order; all by default.
     """
 
     def __init__(
@@ -35,19 +46,6 @@ class FiniteTask(VectorTask):
         max_episode_steps: int = 1000,
         cost_names: Sequence[str] | None = None,
     ) -> None:
-        """Args as follows.
-
-        Args:
-            problem: What to play.
-            num_envs: Environments in the batch.
-            name: Of the task; the problem's by default.
-            features: What is seen of each state, (states, size).
-            encoding: How an action is chosen: ``argmax`` gives every action a number and takes the
-                largest one that is possible; ``bins`` cuts the range of a single number evenly
-                between the actions possible in a state, for actions with a natural order.
-            max_episode_steps: Truncates episodes of problems without a horizon.
-            cost_names: The costs to show, in this order; all by default.
-        """
         if encoding not in ("argmax", "bins"):
             raise UsageError(f"the encoding must be 'argmax' or 'bins', got {encoding!r}")
         unknown = set(cost_names or ()) - set(problem.cost_names)
