@@ -297,6 +297,8 @@ def test_slipping_leads_to_either_side():
 def test_visits_count_the_steps_of_an_episode():
     (best,) = solve(crossing(), constrain(), [-2.0])
     assert visits(best).sum() == pytest.approx(-best.value)
+    (endless,) = solve(two_actions(0.5), constrain(), [-3.0], 0.5)
+    assert visits(endless) == pytest.approx([1 + 0.5 + 0.25 + 0.25])
 
 
 def test_grid_of_400_cells_is_solved_at_31_budgets_in_a_minute():
@@ -393,8 +395,10 @@ def test_unknown_costs_and_unreachable_stocks_are_refused():
     with pytest.raises(UsageError, match="did you mean 'cost'"):
         solve(two_actions(0.5), constrain(cost="costs"), [-1.0], 0.5)
     (best,) = solve(crossing(), constrain(), [-2.0])
-    with pytest.raises(UsageError, match="cannot be reached"):
-        best.policy(0, -1.5)
+    begun = int(np.argmax(crossing().start))
+    for state, stock in ((begun, -1.5), (begun + 1, -2.0)):
+        with pytest.raises(UsageError, match="cannot be reached"):
+            best.policy(state, stock)
 
 
 @pytest.mark.parametrize(

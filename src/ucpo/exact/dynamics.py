@@ -16,7 +16,7 @@ from ucpo.finite import Ints
 from ucpo.problem import Floats
 
 _ENOUGH = 1e-11  # change per sweep, relative to the largest value, at which sweeping ends
-_BETTER = 1e-12  # likewise, what an action must gain to replace another: ties must not flicker
+_BETTER = 1e-12  # relative gain for which an action replaces another: ties must not flicker
 _SWEEPS = 50  # before policy iteration takes over
 _FIRST_SWEEPS = 20_000  # where only their convergence shows that returns are bounded
 
@@ -116,7 +116,7 @@ def _improve(
     worth = reward[pairs] + augmented.flow * (augmented.transitions[pairs] @ value)
     best: Floats = np.maximum.reduceat(worth, bounds[:-1] - bounds[0])
     incumbent = worth[choice[states] - bounds[0]]
-    replaced = best > incumbent + _BETTER * (1.0 + np.abs(best).max())
+    replaced = best > incumbent + _BETTER * (1.0 + np.abs(best))
     if replaced.any():
         state = augmented.pair_state[pairs] - states.start
         winners = np.flatnonzero((worth >= best[state]) & replaced[state])

@@ -65,7 +65,10 @@ class Solution:
 
 
 def visits(solution: Solution, negligible: float = 1e-12) -> Floats:
-    """How often an episode is in each state of the process, on average, (states,)."""
+    """How often an episode is in each state of the process, on average, (states,).
+
+    Without a horizon visits are discounted by gamma.
+    """
     augmented = solution.policy.augmented
     shape = (augmented.states, len(augmented.pair_state))
     chosen = sparse.csr_array(
@@ -77,7 +80,7 @@ def visits(solution: Solution, negligible: float = 1e-12) -> Floats:
     counts = np.zeros(augmented.states)
     while here.sum() > negligible:
         counts += here
-        here = moves @ here
+        here = augmented.flow * (moves @ here)
     state = [key[1] for key in augmented.index]  # dicts keep the order of numbering
     return np.bincount(state, counts, augmented.finite.states).astype(np.float64)
 
