@@ -294,6 +294,16 @@ def test_slipping_leads_to_either_side():
     ]
 
 
+def test_a_goal_is_found_further_away_than_sweeps_reach():
+    length, gamma = 100, 0.999
+    branches = {(here, 0): [Branch(1.0, None, 0.1)] for here in range(length)}
+    branches |= {(here, 1): [Branch(1.0, here + 1)] for here in range(length - 1)}
+    branches[length - 1, 1] = [Branch(1.0, None, 1.0)]
+    finite = FiniteProblem(branches, np.eye(length)[0], gamma=gamma)
+    (best,) = solve_lagrangian(finite, constrain(), [0.0], gamma)
+    assert best.value == pytest.approx(gamma ** (length - 1))
+
+
 def test_visits_count_the_steps_of_an_episode():
     (best,) = solve(crossing(), constrain(), [-2.0])
     assert visits(best).sum() == pytest.approx(-best.value)
@@ -339,8 +349,41 @@ def test_a_budget_that_cannot_be_kept_is_refused_with_what_is_missing(route):
 
 @ROUTES
 def test_endless_reward_is_refused(route):
-    with pytest.raises(UsageError, match="returns are unbounded.* horizon"):
+    with pytest.raises(UsageError, match=r"returns are unbounded.* horizon"):
         route(loop(), constrain(), [-1.0])
+
+
+@ROUTES
+def test_two_budgets_that_cannot_be_kept_are_refused(route):
+    toll = FiniteProblem(
+        {
+            (0, 0): [Branch(1.0, None, -0.2, (3.0, 2.0))],
+            (0, 1): [Branch(1.0, None, 0.8, (3.0, 1.0))],
+        },
+        [1.0],
+        ("time", "money"),
+        horizon=1,
+    )
+    problem = Problem((Constraint("time", MEAN, 0.0), Constraint("money", EXCESS, 0.1)))
+    with pytest.raises(UsageError, match="no policy meets"):
+        route(toll, problem, [[0.0, 0.0]])
+
+
+@ROUTES
+def test_a_high_price_does_not_make_waiting_endless(route):
+    # Sweeps from 0 would sink by 1/1000 at a time towards the -100 of the careful way out.
+    finite = FiniteProblem(
+        {
+            (0, 0): [Branch(1.0, 0, -0.001)],
+            (0, 1): [Branch(1.0, None, 0.0, (1.0,))],
+            (0, 2): [Branch(1.0, None, -100.0)],
+        },
+        [1.0],
+        name="pocket",
+    )
+    (best,) = route(finite, constrain(EXCESS, 0.25), [0.0])
+    assert best.value == pytest.approx(-75.0, abs=1e-4)
+    assert best.prices == pytest.approx([100.0])
 
 
 def test_reward_that_only_the_budget_limits_is_left_to_the_linear_program():

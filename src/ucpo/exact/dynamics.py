@@ -18,7 +18,7 @@ from ucpo.problem import Floats
 _ENOUGH = 1e-11  # change per sweep, relative to the largest value, at which sweeping ends
 _BETTER = 1e-12  # relative gain for which an action replaces another: ties must not flicker
 _SWEEPS = 50  # before policy iteration takes over
-_FIRST_SWEEPS = 20_000  # where only their convergence shows that returns are bounded
+_FIRST_SWEEPS = 10_000  # where only their convergence shows that returns are bounded
 
 
 def best_response(
