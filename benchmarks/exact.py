@@ -1,4 +1,4 @@
-"""How long exact solutions take: ``python benchmarks/exact.py [--slip 0.1 --tolerance 2]``."""
+"""How long exact solutions take: ``python benchmarks/exact.py [meadow | crossing] [options]``."""
 
 import argparse
 import time
@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from ucpo.exact import solve, solve_lagrangian
-from ucpo.exact.problems import meadow
+from ucpo.exact.problems import crossing, meadow
 from ucpo.problem import EXCESS, Constraint, Problem
 
 BUDGETS = np.arange(31.0)
@@ -14,10 +14,27 @@ BUDGETS = np.arange(31.0)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problem", nargs="?", choices=["meadow", "crossing"], default="meadow")
     parser.add_argument("--slip", type=float, default=0.0)
     parser.add_argument("--tolerance", type=float, default=0.0)
     parser.add_argument("--program", type=float, nargs="*", default=BUDGETS.tolist())
     options = parser.parse_args()
+    if options.problem == "crossing":
+        time_crossing()
+    else:
+        time_meadow(options)
+
+
+def time_crossing() -> None:
+    problem = Problem((Constraint("cost", EXCESS, 0.0),))
+    for route in (solve, solve_lagrangian):
+        clock = Clock()
+        (answer,) = route(crossing(horizon=60), problem, [-60.0])
+        states = answer.policy.augmented.states
+        print(f"{route.__name__}, 1 budget, {states} states, stocks and times: {clock}")
+
+
+def time_meadow(options: argparse.Namespace) -> None:
     finite = meadow(slip=options.slip)
     problem = Problem((Constraint("cost", EXCESS, options.tolerance),))
 
