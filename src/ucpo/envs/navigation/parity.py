@@ -68,6 +68,8 @@ class Field:
     name: str
     errors: Floats
     where: list[tuple[int, int]]
+    allowed: Tolerance | None = None
+    """If not what `TOLERANCES` says."""
 
     @property
     def worst(self) -> float:
@@ -92,7 +94,7 @@ class Field:
     @property
     def tolerance(self) -> Tolerance:
         """What is allowed."""
-        return TOLERANCES.get(self.name, EXACT)
+        return self.allowed or TOLERANCES.get(self.name, EXACT)
 
     @property
     def holds(self) -> bool:
