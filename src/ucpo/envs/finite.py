@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from ucpo.envs.interface import Ints, Outcome, TaskSpec, VectorTask
+from ucpo.envs.interface import Arrays, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.errors import UsageError
 from ucpo.finite import ENDED, FiniteProblem
 from ucpo.problem import Floats
@@ -108,6 +108,14 @@ class FiniteTask(VectorTask):
             terminated=ended | (over & timed),
             truncated=over & ~ended & (not timed),
         )
+
+    def row_state(self, row: int) -> Arrays:
+        """State and luck of the episode."""
+        return {"state": np.array(self._states[row]), "luck": self._luck[row].copy()}
+
+    def set_row_state(self, row: int, state: Arrays) -> None:
+        """Go on from what `row_state` returned."""
+        self._states[row], self._luck[row] = state["state"], state["luck"]
 
     def encode(self, states: Ints, choices: Ints) -> Floats:
         """Actions in [-1, 1] that make these choices (n,) in these states (n,)."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ucpo.envs.interface import Ints, Outcome, TaskSpec, VectorTask
+from ucpo.envs.interface import Arrays, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
 
@@ -45,6 +45,13 @@ class TwoActions(VectorTask):
             terminated=~stays,
             truncated=stays & (self.lengths + 1 >= self._limit),
         )
+
+    def row_state(self, row: int) -> Arrays:
+        """Nothing: how long an episode has lasted is all there is."""
+        return {}
+
+    def set_row_state(self, row: int, state: Arrays) -> None:
+        """Nothing to do."""
 
 
 def two_actions_optimum(budget: float) -> float:
@@ -115,6 +122,14 @@ class Courier(VectorTask):
             terminated=self.lengths + 1 >= self._limit,
             truncated=np.zeros(self.num_envs, np.bool_),
         )
+
+    def row_state(self, row: int) -> Arrays:
+        """The streets and the luck of the drive."""
+        return {"risks": self._risks[row].copy(), "luck": self._luck[row].copy()}
+
+    def set_row_state(self, row: int, state: Arrays) -> None:
+        """Go on from what `row_state` returned."""
+        self._risks[row], self._luck[row] = state["risks"], state["luck"]
 
     def _observe(self, rows: Ints, streets: Ints) -> Floats:
         left = 1.0 - streets / self._limit

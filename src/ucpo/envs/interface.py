@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from ucpo.stock import Start
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+Arrays = dict[str, NDArray[Any]]
+"""A saved state: arrays by name, fit for any file format that holds arrays."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,9 @@ class Step:
     episodes: Episodes  # those that ended in this step
 
 
+_KEPT = ("_obs", "stock", "initial_stock", "lengths", "_seeds", "_returns", "_costs")
+
+
 class VectorTask(ABC):
     """`num_envs` environments stepped together, with the stock beside the observation."""
 
@@ -99,6 +105,17 @@ class VectorTask(ABC):
     @abstractmethod
     def advance(self, actions: Floats) -> Outcome:
         """Make one step everywhere with actions in [-1, 1], (n, action), resetting nothing."""
+
+    def row_state(self, row: int) -> Arrays:
+        """What the episode in a row needs to go on, beside what this class keeps."""
+        raise UsageError(
+            f"{self.spec.name} cannot save an episode under way: its environments do not say what "
+            "their state is. Save between episodes, or fill in row_state and set_row_state"
+        )
+
+    def set_row_state(self, row: int, state: Arrays) -> None:
+        """Go on in a row from what `row_state` returned."""
+        raise UsageError(f"{self.spec.name} cannot go on from a saved episode")
 
     def close(self) -> None:  # noqa: B027 - most tasks hold nothing to let go of
         """Free what the task holds."""
@@ -121,7 +138,46 @@ class VectorTask(ABC):
         self._seeds = np.zeros(n, np.int64)
         self._returns = np.zeros(n)
         self._costs = np.zeros((n, C))
-        return self._begin(np.arange(n)), self.stock.copy()
+        self._obs = self._begin(np.arange(n))  # what to act on next
+        return self._obs, self.stock.copy()
+
+    def get_state(self) -> Arrays:
+        """Everything the episodes under way need to go on, bit for bit, in another process.
+
+        Starts of later episodes are not part of it: they belong to whoever hands them out.
+        """
+        if not hasattr(self, "_starts"):
+            raise UsageError(f"{self.spec.name} has no state before its first reset")
+        state: Arrays = {name.strip("_"): getattr(self, name).copy() for name in _KEPT}
+        state["stock_discount"] = np.array(self._stock_discount)
+        for row in range(self.num_envs):
+            state |= {f"rows/{row}/{name}": kept for name, kept in self.row_state(row).items()}
+        return state
+
+    def set_state(self, state: Arrays, starts: Iterator[Start]) -> tuple[Floats, Floats]:
+        """Go on from what `get_state` returned, instead of `reset`.
+
+        Args:
+            state: Of a task with the same name, options and number of environments.
+            starts: Seeds and initial stocks of the episodes to come, as for `reset`.
+
+        Returns:
+            Observations (n, obs) and stocks (n, C) to act on.
+        """
+        shape = (self.num_envs, self.spec.observation_size)
+        if state["obs"].shape != shape:
+            raise UsageError(
+                f"the saved state is of {len(state['obs'])} environments with observations of size "
+                f"{state['obs'].shape[1]}; {self.spec.name} here has {shape[0]} of size {shape[1]}"
+            )
+        self._starts, self._stock_discount = starts, float(state["stock_discount"])
+        for name in _KEPT:
+            setattr(self, name, state[name.strip("_")].copy())
+        for row in range(self.num_envs):
+            prefix = f"rows/{row}/"
+            mine = {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
+            self.set_row_state(row, mine)
+        return self._obs.copy(), self.stock.copy()
 
     def step(self, actions: Floats) -> Step:
         """Make one step everywhere, then start new episodes where one ended."""
@@ -147,6 +203,7 @@ class VectorTask(ABC):
         if len(ended):
             self.stock, obs = successor_stock.copy(), obs.copy()
             obs[ended] = self._begin(ended)
+        self._obs = obs
         return Step(
             obs=obs,
             stock=self.stock.copy(),
