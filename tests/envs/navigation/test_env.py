@@ -256,7 +256,7 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(name):
     for action in actions[:20]:
         one.advance(action)
     other.begin(np.array([0]), [8])
-    other.set_state(0, one.get_state(0))
+    other.set_row_state(0, one.row_state(0))
     for action in actions[20:]:
         np.testing.assert_allclose(
             one.advance(action).successor, other.advance(action).successor, atol=1e-4

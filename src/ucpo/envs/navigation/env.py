@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from ucpo.envs.interface import Bools, Ints, Outcome, TaskSpec, VectorTask
+from ucpo.envs.interface import Arrays, Bools, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.envs.navigation import costs, layout, sensors, tasks
 from ucpo.envs.navigation.aims import AIMS
 from ucpo.envs.navigation.world import World
@@ -158,21 +157,24 @@ class NavigationTask(VectorTask):
         """End the threads."""
         self.world.close()
 
-    def get_state(self, row: int) -> dict[str, Any]:
+    def row_state(self, row: int) -> Arrays:
         """What an episode needs to go on, except stock and sums, which the base class keeps."""
-        return self.world.get_state(row) | {
-            "steps": int(self.steps[row]),
+        return {
+            **self.world.get_state(row),
+            **self.streams[row].get_state(),
+            "steps": np.array(self.steps[row]),
             "memory": self.aim.memory[row].copy(),
-            "button": int(self.aim.button[row]),
-            "timer": int(self.aim.timer[row]),
-            "stream": self.streams[row].get_state(),
+            "button": np.array(self.aim.button[row]),
+            "timer": np.array(self.aim.timer[row]),
+            "observation": self.observation[row].copy(),
         }
 
-    def set_state(self, row: int, state: Mapping[str, Any]) -> None:
-        """Go on from what `get_state` returned."""
+    def set_row_state(self, row: int, state: Arrays) -> None:
+        """Go on from what `row_state` returned."""
         self.world.set_state(row, state)
+        self.streams[row].set_state(state)
         self.steps[row] = state["steps"]
         self.aim.memory[row] = state["memory"]
         self.aim.button[row] = state["button"]
         self.aim.timer[row] = state["timer"]
-        self.streams[row].set_state(state["stream"])
+        self.observation[row] = state["observation"]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from ucpo.envs.interface import Arrays
 from ucpo.envs.navigation.tasks import Arena
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
@@ -74,15 +75,23 @@ class Stream:
             if drawn < count:
                 return drawn
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> Arrays:
         """What `set_state` needs to go on from here."""
-        generator = self._random.get_state(legacy=False)
-        return {"generator": generator, "words": self._words.copy(), "cursor": self._cursor}
+        generator: Any = self._random.get_state(legacy=False)
+        return {
+            "generator_key": generator["state"]["key"],
+            "generator_pos": np.array(generator["state"]["pos"]),
+            "words": self._words.copy(),
+            "cursor": np.array(self._cursor),
+        }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Arrays) -> None:
         """Go on from a saved state."""
-        self._random.set_state(state["generator"])
-        self._words, self._cursor = state["words"].copy(), state["cursor"]
+        # Normal deviates, which the generator could keep one of, are never drawn.
+        self._random.set_state(
+            ("MT19937", state["generator_key"], int(state["generator_pos"]), 0, 0.0)
+        )
+        self._words, self._cursor = state["words"].copy(), int(state["cursor"])
 
     def _fill(self, words: int) -> None:
         missing = self._cursor + words - len(self._words)

@@ -8,7 +8,7 @@ computed at once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from numba import njit
 
-from ucpo.envs.interface import Bools, Ints
+from ucpo.envs.interface import Arrays, Bools, Ints
 from ucpo.envs.navigation import model as models
 from ucpo.envs.navigation.layout import Layout
 from ucpo.envs.navigation.tasks import DRAGGED, FIXED, FREE, Arena
@@ -28,6 +28,10 @@ GREMLIN_PATH = 0.35
 """Radius of the circles gremlins move on."""
 _SANE = 1e6  # velocity no simulation reaches before it blows up
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
+_SLEEP = (  # who sleeps is no part of MuJoCo's own notion of a state
+    *("tree_asleep", "tree_awake", "body_awake", "body_awake_ind", "parent_awake_ind"),
+    *("dof_awake_ind", "ntree_awake", "nbody_awake", "nparent_awake", "nv_awake"),
+)
 _GREMLIN_LIFT = 0.1  # their guides rise by this much in the first step, so gremlins float
 
 
@@ -132,20 +136,26 @@ class World:
             self._copy(row)
         self._read(np.array(rows), rows)
 
-    def get_state(self, row: int) -> dict[str, Floats]:
+    def get_state(self, row: int) -> Arrays:
         """What `set_state` needs to go on from here."""
+        data = self.data[row]
         physics = np.empty(mujoco.mj_stateSize(self.model, _STATE))
-        mujoco.mj_getState(self.model, self.data[row], physics, _STATE)
+        mujoco.mj_getState(self.model, data, physics, _STATE)
         return {
             "physics": physics,
+            **{name: np.array(getattr(data, name)) for name in _SLEEP},
             "objects": self.objects[row].copy(),
             "homes": self._homes[row].copy(),
         }
 
-    def set_state(self, row: int, state: Mapping[str, Floats]) -> None:
-        """Go on from a saved state. Sleeping objects wake up."""
-        mujoco.mj_resetData(self.model, self.data[row])
-        mujoco.mj_setState(self.model, self.data[row], state["physics"], _STATE)
+    def set_state(self, row: int, state: Arrays) -> None:
+        """Go on from a saved state."""
+        data = self.data[row]
+        mujoco.mj_resetData(self.model, data)
+        mujoco.mj_setState(self.model, data, state["physics"], _STATE)
+        mujoco.mj_forward(self.model, data)  # with all awake: sleepers keep their last poses
+        for name in _SLEEP:
+            setattr(data, name, state[name])
         self.objects[row] = state["objects"]
         self._homes[row] = state["homes"]
         self.refresh([row])
