@@ -1,9 +1,10 @@
-"""Compare the navigation tasks with recordings of the original ones.
+"""Compare the navigation and velocity tasks with recordings of the original ones.
 
-    python benchmarks/parity.py tests/golden/Safety*-v0.npz
+    python benchmarks/parity.py tests/golden/Safety*.npz
 
 Prints, per quantity, the largest absolute error, the one 99.9 % of steps stay below, the mean and
-the worst step. The exit code is 1 if any is above its tolerance (`ucpo.envs.navigation.parity`).
+the worst step. The exit code is 1 if any is above its tolerance (`ucpo.envs.navigation.parity`,
+`ucpo.envs.velocity.parity`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import mujoco
 
 from ucpo.envs.navigation import parity
+from ucpo.envs.velocity import parity as velocity
 
 
 def main() -> int:
@@ -26,7 +28,10 @@ def main() -> int:
     print(f"MuJoCo {mujoco.__version__}")
     failed = 0
     for path in options.files:
-        fields = parity.compare(path, sleep=False if options.no_sleep else None)
+        if "Velocity" in path.stem:
+            fields = velocity.compare(path)
+        else:
+            fields = parity.compare(path, sleep=False if options.no_sleep else None)
         wrong = [field for field in fields if not field.holds]
         failed += bool(wrong)
         if options.brief:
@@ -38,6 +43,9 @@ def main() -> int:
 
 def brief(fields: list[parity.Field]) -> str:
     worst = {field.name: field.worst for field in fields}
+    if "stepped qpos" in worst:
+        names = ("qpos", "qvel", "observation", "reward", "cost", "terminated")
+        return "  ".join(f"{name} {worst[f'stepped {name}']:.0e}" for name in names)
     judged = max(
         value
         for name, value in worst.items()

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ucpo.envs import navigation as _navigation
+from ucpo.envs import velocity as _velocity
 
 if TYPE_CHECKING:
     from ucpo.agents.controller import Controller, Policy, load
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 _navigation.register()  # so that gymnasium.make("ucpo/SafetyPointGoal1-v0") works
+_velocity.register()
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ucpo.envs.interface import VectorTask
 from ucpo.envs.navigation import names as navigation
+from ucpo.envs.velocity import runners as velocity
 from ucpo.errors import UsageError, nearest
 
 
@@ -44,6 +45,10 @@ TASKS: dict[str, Entry] = {
             "ucpo.envs.navigation.env:NavigationTask", navigation.summary(name), "navigation"
         )
         for name in navigation.NAMES
+    },
+    **{
+        name: Entry("ucpo.envs.velocity.env:VelocityTask", velocity.summary(name), "velocity")
+        for name in velocity.NAMES
     },
 }
 

@@ -1,0 +1,175 @@
+"""The velocity tasks as a batch of environments behind the one interface agents see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ucpo.envs.interface import Arrays, Bools, Ints, Outcome, TaskSpec, VectorTask
+from ucpo.envs.velocity.runners import MAX_EPISODE_STEPS, RUNNERS
+from ucpo.envs.velocity.world import World
+from ucpo.errors import UsageError, nearest
+from ucpo.problem import Floats
+
+COST_NAMES = ("cost", "speed", "speed_excess", "control", "control_excess")
+CONTROL_LIMIT = 0.25
+"""Mean squared control, as a share of what is possible, from which effort is charged."""
+
+
+class VelocityTask(VectorTask):
+    """A robot rewarded for running forward and charged for running too fast."""
+
+    def __init__(
+        self,
+        num_envs: int,
+        name: str = "SafetyHopperVelocity-v1",
+        cost_names: Sequence[str] = ("cost",),
+        speed_limit: float | None = None,
+        control_limit: float = CONTROL_LIMIT,
+        max_episode_steps: int = MAX_EPISODE_STEPS,
+        threads: int | None = None,
+    ) -> None:
+        """Build the task.
+
+        Args:
+            num_envs: Environments in the batch.
+            name: For example ``SafetyHopperVelocity-v1``.
+            cost_names: Costs to report, one column each. ``cost`` is that of the original: 1 if the
+                step was faster than its limit. ``speed`` is the same for `speed_limit`, ``control``
+                is 1 if the mean squared control, as a share of its range, was above
+                `control_limit`; ``speed_excess`` (m/s) and ``control_excess`` are by how much.
+            speed_limit: Of ``speed`` and ``speed_excess``, in m/s; by default the original's.
+            control_limit: Of ``control`` and ``control_excess``, between 0 and 1.
+            max_episode_steps: Environment steps after which an episode is truncated.
+            threads: Threads the physics may use; by default one per processor, at most one per
+                environment.
+        """
+        if name not in RUNNERS:
+            raise UsageError(f"no velocity task {name!r}; {nearest(name, list(RUNNERS))}")
+        for cost in cost_names:
+            if cost not in COST_NAMES:
+                raise UsageError(f"{name} has no cost {cost!r}; {nearest(cost, list(COST_NAMES))}")
+        if not 0.0 <= control_limit < 1.0:
+            raise UsageError(f"control_limit must be from 0 to below 1, got {control_limit}")
+        self.runner = RUNNERS[name]
+        self.world = World(self.runner, num_envs, threads)
+        low, high = self.world.model.actuator_ctrlrange.T
+        super().__init__(
+            TaskSpec(
+                name=name,
+                observation_size=self.runner.observation_size,
+                action_low=tuple(low.tolist()),
+                action_high=tuple(high.tolist()),
+                cost_names=tuple(cost_names),
+                max_episode_steps=max_episode_steps,
+            ),
+            num_envs,
+        )
+        self.speed_limit = self.runner.speed_limit if speed_limit is None else speed_limit
+        self.control_limit = control_limit
+        self.steps = np.zeros(num_envs, np.int64)  # made in the episodes under way
+        self.observation: Floats = np.zeros((num_envs, self.runner.observation_size))
+        """Of every environment, in double precision."""
+        self.velocity: Floats = np.zeros((num_envs, 2))
+        """Along x and y over the last step, in m/s."""
+        self.charged: dict[str, Floats] = {}
+        """Every cost of the last step, by name."""
+        self._range = high  # symmetric in all six
+
+    def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
+        """Start episodes with the noise the original draws for these seeds."""
+        for row, seed in zip(rows, seeds, strict=True):
+            self.begin_row(int(row), np.random.default_rng(seed))
+        return self.observation[rows].astype(np.float32)
+
+    def begin_row(self, row: int, generator: np.random.Generator) -> None:
+        """Start an episode with the random numbers that come next."""
+        model, noise = self.world.model, self.runner.noise
+        qpos = model.qpos0 + generator.uniform(-noise, noise, model.nq)
+        if self.runner.normal:
+            qvel = noise * generator.standard_normal(model.nv)
+        else:
+            qvel = generator.uniform(-noise, noise, model.nv)
+        self.world.place(row, qpos, qvel)
+        self.steps[row] = 0
+        self.observation[row] = self._observe(row)
+
+    def advance(self, actions: Floats) -> Outcome:
+        """Make one step everywhere.
+
+        If the physics fails, the episode terminates there: the step pays and costs nothing, and the
+        observation stays what it was.
+        """
+        return self.drive(np.clip(actions, -1.0, 1.0) * self._range)
+
+    def drive(self, controls: Floats) -> Outcome:
+        """Make one step with controls in their own units. What is out of range is paid in full."""
+        self.world.step(controls)
+        return self.judge(controls)
+
+    def judge(self, controls: Floats) -> Outcome:
+        """What the step that led here is worth."""
+        runner, world = self.runner, self.world
+        self.steps += 1
+        self.velocity = (world.position - world.before) / world.seconds
+        squares = np.square(controls, dtype=np.float64).sum(-1)
+        reward = runner.forward_weight * self.velocity[:, 0] + runner.alive
+        reward -= runner.control_weight * squares
+        self.charged = self._charge(controls)
+        terminated = ~runner.healthy(world.qpos, world.qvel)
+        observed = self._observe(slice(None))
+        if world.broken.any():
+            broken = world.broken
+            terminated |= broken
+            reward[broken] = 0.0
+            observed[broken] = self.observation[broken]
+            for charged in self.charged.values():
+                charged[broken] = 0.0
+        self.observation = observed
+        return Outcome(
+            successor=observed.astype(np.float32),
+            reward=reward,
+            costs=np.stack([self.charged[name] for name in self.spec.cost_names], -1),
+            terminated=terminated,
+            truncated=~terminated & (self.steps >= (self.spec.max_episode_steps or np.inf)),
+        )
+
+    def close(self) -> None:
+        """End the threads."""
+        self.world.close()
+
+    def row_state(self, row: int) -> Arrays:
+        """What an episode needs to go on, except stock and sums, which the base class keeps."""
+        return self.world.get_state(row) | {
+            "steps": np.array(self.steps[row]),
+            "observation": self.observation[row].copy(),
+        }
+
+    def set_row_state(self, row: int, state: Arrays) -> None:
+        """Go on from what `row_state` returned."""
+        self.world.set_state(row, state)
+        self.steps[row] = state["steps"]
+        self.observation[row] = state["observation"]
+
+    def _charge(self, controls: Floats) -> dict[str, Floats]:
+        x, y = self.velocity.T
+        speed = np.sqrt(x * x + y * y) if self.runner.planar else x
+        effort = np.square(np.minimum(np.abs(controls) / self._range, 1.0)).mean(-1)
+        return {
+            "cost": (speed > self.runner.speed_limit).astype(np.float64),
+            **over("speed", speed, self.speed_limit),
+            **over("control", effort, self.control_limit),
+        }
+
+    def _observe(self, rows: int | slice) -> Floats:
+        world, clip = self.world, self.runner.velocity_clip
+        qvel = world.qvel[rows] if clip is None else np.clip(world.qvel[rows], -clip, clip)
+        parts = (world.qpos[rows, ..., self.runner.hidden :], qvel, world.forces[rows])
+        return np.concatenate(parts, axis=-1)
+
+
+def over(name: str, values: Floats, limit: float) -> dict[str, Floats]:
+    """Whether and by how much values (n,) are above a limit, as costs."""
+    above: Bools = values > limit
+    return {name: above.astype(np.float64), f"{name}_excess": np.maximum(values - limit, 0.0)}
