@@ -7,9 +7,7 @@ computed at once.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import mujoco
@@ -20,6 +18,7 @@ from ucpo.envs.interface import Arrays, Bools, Ints
 from ucpo.envs.navigation import model as models
 from ucpo.envs.navigation.layout import Layout
 from ucpo.envs.navigation.tasks import DRAGGED, FIXED, FREE, Arena
+from ucpo.envs.threads import Shares
 from ucpo.problem import Floats
 
 SUBSTEPS = 10
@@ -80,9 +79,7 @@ class World:
         ]
         self._controls = [data.ctrl for data in self.data]
         self._mocaps = [data.mocap_pos[self._guides :] for data in self.data]
-        self._threads = min(count, threads or len(os.sched_getaffinity(0)))
-        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
-        self._shares = np.array_split(np.arange(count), self._threads)
+        self._shares = Shares(count, threads)
 
     def place(self, row: int, layout: Layout) -> None:
         """Begin anew in one environment."""
@@ -119,13 +116,7 @@ class World:
 
     def step(self, actions: Floats) -> None:
         """Make one environment step everywhere, with actions in [-1, 1] of shape (n, 2)."""
-        if self._pool is None:
-            self._step_rows(self._shares[0], actions)
-        else:
-            for done in [
-                self._pool.submit(self._step_rows, rows, actions) for rows in self._shares
-            ]:
-                done.result()
+        self._shares.each(lambda rows: self._step_rows(rows, actions))
         self._read(slice(None), range(len(self.data)))
 
     def refresh(self, rows: Iterable[int]) -> None:
@@ -162,8 +153,7 @@ class World:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._shares.close()
 
     def _step_rows(self, rows: Ints, actions: Floats) -> None:
         model = self.model
