@@ -56,7 +56,11 @@ Task = str | Callable[[], Any]
 
 
 def make_task(
-    task: Task, num_envs: int, costs: Sequence[str] | None = None, **options: Any
+    task: Task,
+    num_envs: int,
+    costs: Sequence[str] | None = None,
+    asynchronous: bool = False,
+    **options: Any,
 ) -> VectorTask:
     """Build a batch of environments.
 
@@ -65,15 +69,19 @@ def make_task(
             (``module:id`` imports the module first), or a function that makes one environment.
         num_envs: Environments in the batch.
         costs: Names of the costs to constrain, in this order; all the task has by default.
+        asynchronous: Step environments that are not our own in processes of their own; ours share
+            threads instead.
         options: Passed on to the task.
     """
     if callable(task):
         from ucpo.envs.adapters import GymnasiumTask
 
-        return GymnasiumTask(task, num_envs, costs=costs)
+        return GymnasiumTask(task, num_envs, costs=costs, asynchronous=asynchronous)
     entry = TASKS.get(task)
     if entry is None:
-        return _gymnasium(task, num_envs, costs, options)
+        return _gymnasium(task, num_envs, costs, asynchronous, options)
+    if asynchronous:
+        raise UsageError(f"{task} needs no processes; leave out asynchronous")
     module, _, name = entry.factory.partition(":")
     factory = getattr(importlib.import_module(module), name)
     chosen = {"cost_names": tuple(costs)} if costs else {}
@@ -90,17 +98,25 @@ def family_of(task: Task) -> str:
 
 
 def _gymnasium(
-    task: str, num_envs: int, costs: Sequence[str] | None, options: Mapping[str, Any]
+    task: str,
+    num_envs: int,
+    costs: Sequence[str] | None,
+    asynchronous: bool,
+    options: Mapping[str, Any],
 ) -> VectorTask:
     import gymnasium
 
     from ucpo.envs.adapters import GymnasiumTask
 
     try:
-        gymnasium.spec(task)
+        spec = gymnasium.spec(task)
     except (gymnasium.error.Error, ImportError) as error:
         raise UsageError(
             f"no task {task!r}; {nearest(task, list(TASKS))} A Gymnasium environment must be "
             f"registered before use, or named with its module, 'my_package:MyEnv-v0' ({error})"
         ) from None
-    return GymnasiumTask(lambda: gymnasium.make(task, **options), num_envs, name=task, costs=costs)
+
+    def make() -> Any:  # from the specification: other processes have not registered it
+        return gymnasium.make(spec, **options)
+
+    return GymnasiumTask(make, num_envs, name=task, costs=costs, asynchronous=asynchronous)
