@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ucpo.envs.interface import Arrays, Bools, Ints, Outcome, TaskSpec, VectorTask
+from ucpo.envs.interface import Arrays, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.envs.velocity.runners import MAX_EPISODE_STEPS, RUNNERS
 from ucpo.envs.velocity.world import World
 from ucpo.errors import UsageError, nearest
@@ -73,9 +73,15 @@ class VelocityTask(VectorTask):
         """Of every environment, in double precision."""
         self.velocity: Floats = np.zeros((num_envs, 2))
         """Along x and y over the last step, in m/s."""
-        self.charged: dict[str, Floats] = {}
-        """Every cost of the last step, by name."""
         self._range = high  # symmetric in all six
+        self._controls: Floats = np.zeros((num_envs, len(high)))
+        self._limits = {
+            "cost": (self._speed, self.runner.speed_limit, _whether),
+            "speed": (self._speed, self.speed_limit, _whether),
+            "speed_excess": (self._speed, self.speed_limit, _by_how_much),
+            "control": (self._effort, control_limit, _whether),
+            "control_excess": (self._effort, control_limit, _by_how_much),
+        }
 
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
         """Start episodes with the noise the original draws for these seeds."""
@@ -113,27 +119,33 @@ class VelocityTask(VectorTask):
         runner, world = self.runner, self.world
         self.steps += 1
         self.velocity = (world.position - world.before) / world.seconds
-        squares = np.square(controls, dtype=np.float64).sum(-1)
+        self._controls = np.asarray(controls, np.float64)
         reward = runner.forward_weight * self.velocity[:, 0] + runner.alive
-        reward -= runner.control_weight * squares
-        self.charged = self._charge(controls)
+        reward -= runner.control_weight * np.square(self._controls).sum(-1)
+        costs = np.empty((self.num_envs, len(self.spec.cost_names)))
+        for column, name in enumerate(self.spec.cost_names):
+            costs[:, column] = self.charge(name)
         terminated = ~runner.healthy(world.qpos, world.qvel)
         observed = self._observe(slice(None))
         if world.broken.any():
             broken = world.broken
             terminated |= broken
             reward[broken] = 0.0
+            costs[broken] = 0.0
             observed[broken] = self.observation[broken]
-            for charged in self.charged.values():
-                charged[broken] = 0.0
         self.observation = observed
         return Outcome(
             successor=observed.astype(np.float32),
             reward=reward,
-            costs=np.stack([self.charged[name] for name in self.spec.cost_names], -1),
+            costs=costs,
             terminated=terminated,
             truncated=~terminated & (self.steps >= (self.spec.max_episode_steps or np.inf)),
         )
+
+    def charge(self, name: str) -> Floats:
+        """A cost of the last step by name, chosen or not, (n,)."""
+        measure, limit, above = self._limits[name]
+        return above(measure(), limit)
 
     def close(self) -> None:
         """End the threads."""
@@ -152,15 +164,15 @@ class VelocityTask(VectorTask):
         self.steps[row] = state["steps"]
         self.observation[row] = state["observation"]
 
-    def _charge(self, controls: Floats) -> dict[str, Floats]:
+    def _speed(self) -> Floats:
         x, y = self.velocity.T
-        speed = np.sqrt(x * x + y * y) if self.runner.planar else x
-        effort = np.square(np.minimum(np.abs(controls) / self._range, 1.0)).mean(-1)
-        return {
-            "cost": (speed > self.runner.speed_limit).astype(np.float64),
-            **over("speed", speed, self.speed_limit),
-            **over("control", effort, self.control_limit),
-        }
+        speed: Floats = np.sqrt(x * x + y * y) if self.runner.planar else x
+        return speed
+
+    def _effort(self) -> Floats:
+        shares = self._controls.clip(-self._range, self._range) / self._range
+        effort: Floats = np.square(shares).mean(-1)
+        return effort
 
     def _observe(self, rows: int | slice) -> Floats:
         world, clip = self.world, self.runner.velocity_clip
@@ -169,7 +181,10 @@ class VelocityTask(VectorTask):
         return np.concatenate(parts, axis=-1)
 
 
-def over(name: str, values: Floats, limit: float) -> dict[str, Floats]:
-    """Whether and by how much values (n,) are above a limit, as costs."""
-    above: Bools = values > limit
-    return {name: above.astype(np.float64), f"{name}_excess": np.maximum(values - limit, 0.0)}
+def _whether(values: Floats, limit: float) -> Floats:
+    return (values > limit).astype(np.float64)
+
+
+def _by_how_much(values: Floats, limit: float) -> Floats:
+    excess: Floats = np.maximum(values - limit, 0.0)
+    return excess

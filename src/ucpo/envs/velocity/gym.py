@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from ucpo.envs.velocity.env import VelocityTask
+from ucpo.envs.velocity.env import COST_NAMES, VelocityTask
 from ucpo.errors import UsageError
 
 Observation = NDArray[np.float64]
@@ -79,7 +79,7 @@ class VelocityEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
                 f"an action has shape {self.action_space.shape}, got one of shape {action.shape}"
             )
         out = task.drive(action[None])
-        costs = {name: float(charged[0]) for name, charged in task.charged.items()}
+        costs = {name: float(task.charge(name)[0]) for name in COST_NAMES}
         (x, y), (vx, vy) = task.world.position[0].tolist(), task.velocity[0].tolist()
         info = {
             "cost": costs.pop("cost"),
