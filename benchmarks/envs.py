@@ -1,5 +1,7 @@
 """Speed of the navigation tasks, resets included, beside the limit that the physics sets.
 
+The velocity tasks follow in a table of their own (`envs_velocity.py`).
+
     python benchmarks/envs.py [TASK ...] [--peer-python PATH]
 
 Per task: environment steps per second with batches of 1 and 8 on one thread and of 8 on all, the
@@ -20,6 +22,7 @@ import time
 from pathlib import Path
 from statistics import geometric_mean, median
 
+import envs_velocity
 import mujoco
 import numpy as np
 
@@ -52,8 +55,8 @@ print("peer", (time.perf_counter() - begin) / steps, reset)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    every = [name for name in NAMES if not name.endswith("0-v0")]
-    parser.add_argument("tasks", nargs="*", default=every, help="all sixteen by default")
+    every = [name for name in NAMES if not name.endswith("0-v0")] + list(envs_velocity.NAMES)
+    parser.add_argument("tasks", nargs="*", default=every, help="all twenty-two by default")
     parser.add_argument("--peer-python", type=Path, help="interpreter that has the original")
     parser.add_argument("--slices", type=int, default=40, help="turns per measurement")
     options = parser.parse_args()
@@ -63,6 +66,8 @@ def main() -> None:
         f"| task | batch 1 | batch 8 | batch 8, {threads} threads | physics only | share "
         "| reset [ms] | original | its reset [ms] | speed-up per core |\n" + "|---" * 10 + "|"
     )
+    running = [name for name in options.tasks if name in envs_velocity.NAMES]
+    options.tasks = [name for name in options.tasks if name not in running]
     shares, speedups = [], []
     for name in options.tasks:
         alone, _, _ = measure(name, 1, 1, options.slices)
@@ -76,9 +81,13 @@ def main() -> None:
             speedups.append(batch / peer)
             row += [f"{peer:,.0f}", f"{1e3 * peer_reset:,.0f}", f"{speedups[-1]:.0f}x"]
         print("| " + " | ".join(row + ["-"] * (10 - len(row))) + " |", flush=True)
-    print(f"geometric mean of the shares {geometric_mean(shares):.2f}, smallest {min(shares):.2f}")
+    if shares:
+        mean = geometric_mean(shares)
+        print(f"geometric mean of the shares {mean:.2f}, smallest {min(shares):.2f}")
     if speedups:
         print(f"geometric mean of the speed-ups {geometric_mean(speedups):.1f}")
+    if running:
+        envs_velocity.report(running, options.slices)
 
 
 def measure(
