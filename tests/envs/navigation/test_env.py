@@ -87,6 +87,19 @@ def test_a_sleeping_vase_wakes_when_it_is_hit(task):
     assert np.linalg.norm(moved - (x, y)) > 0.01
 
 
+@pytest.mark.parametrize("name", ["PointGoal2", "CarGoal2", "PointPush2", "CarPush1"])
+def test_sleeping_objects_look_and_cost_as_resting_ones_do(task, name):
+    asleep, awake = task(name, seed=5, sleep=True), task(name, seed=5, sleep=False)
+    own = asleep.arena.robot.sensor_size
+    for _ in range(60):
+        one, other = asleep.advance(STILL), awake.advance(STILL)
+        np.testing.assert_array_equal(one.costs, other.costs)
+        np.testing.assert_allclose(one.reward, other.reward, rtol=0, atol=2e-6)
+        lidar = asleep.observation[:, own:], awake.observation[:, own:]
+        np.testing.assert_allclose(*lidar, rtol=0, atol=1e-6)
+    assert awake.world.data[0].ncon > 0 and asleep.world.data[0].ntree_awake == 1
+
+
 def test_pressing_the_goal_button_pays_and_hides_the_buttons_for_ten_steps(task):
     button = task("PointButton1", cost_names=("buttons",), counts={"gremlins": 0})
     x, y = button.world.objects[0, button.aim.button[0]]
