@@ -318,12 +318,26 @@ def test_importing_the_package_loads_neither_mujoco_nor_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def assert_keeps_out(task, row):
+    """A layout just drawn, with the goal where it is now, leaves everything the room it needs."""
+    radii = task.rules.keepout[:, None] + task.rules.keepout[None]
+    np.fill_diagonal(radii, 0.0)
+    if task.arena.aim == "Button":  # the goal stands on a button
+        goal = 1 + task.world.spans["goal"].start
+        radii[goal] = radii[:, goal] = 0.0
+    places = np.vstack([task.world.position[row, :2], task.world.objects[row]])
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    assert (gaps >= radii - 1e-12).all()
+
+
 def soak(steps_per_task):
     for index, name in enumerate(NAMES):
         task = NavigationTask(8, name)
         random = np.random.default_rng(index)
         starts = (Start(int(random.integers(2**31)), np.zeros(1)) for _ in itertools.count())
         task.reset(starts)
+        for row in range(8):
+            assert_keeps_out(task, row)
         held = random.uniform(-1, 1, (8, 2))
         for step in range(steps_per_task // 8):
             if step % 5 == 0:
@@ -331,6 +345,8 @@ def soak(steps_per_task):
             out = task.step(held)
             assert np.isfinite(out.successor).all() and np.isfinite(out.obs).all()
             assert not out.terminated.any()
+            for row in out.episodes.rows:
+                assert_keeps_out(task, row)
         task.close()
 
 
