@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from ucpo.envs.navigation import layout
 from ucpo.envs.navigation.env import NavigationTask
 from ucpo.envs.navigation.names import NAMES
+from ucpo.envs.navigation.tasks import arena
 from ucpo.envs.registry import make_task
 from ucpo.errors import UsageError
 from ucpo.stock import Start
@@ -43,7 +45,7 @@ def test_a_hazard_costs_up_to_its_rim(task):
     goal = task("PointGoal1")
     x, y = goal.world.objects[0, goal.world.spans["hazards"]][0]
     for distance, cost in ((0.1999, 1.0), (0.2001, 0.0)):
-        put_point(goal, x + distance, y)
+        put_point(goal, x + 0.6 * distance, y - 0.8 * distance)
         assert goal.judge().costs[0, 0] == cost
 
 
@@ -303,10 +305,35 @@ def test_gymnasium_accepts_the_single_environments(name):
 def test_without_a_seed_the_random_numbers_go_on():
     env = gymnasium.make("ucpo/SafetyPointGoal1-v0")
     first, _ = env.reset(seed=3)
+    env.step(np.zeros(2))
     second, _ = env.reset()
+    world = env.unwrapped.task.world
+    stream, rules = layout.Stream(3), env.unwrapped.task.rules
+    drawn = layout.draw(rules, stream)
+    layout.redraw(rules, stream, 1, np.vstack([drawn.robot, drawn.objects]))
+    stream.idle()
+    np.testing.assert_array_equal(world.position[0, :2], layout.draw(rules, stream).robot)
     again, _ = env.reset(seed=3)
     assert (first == again).all() and (first != second).any()
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "constrained"),
+    [
+        ("Goal1", {"hazards"}),
+        ("Goal2", {"hazards", "vases"}),
+        ("Button0", set()),
+        ("Button1", {"buttons", "hazards", "gremlins"}),
+        ("Push1", {"hazards"}),
+        ("Push2", {"hazards", "pillars"}),
+        ("Circle2", {"sigwalls"}),
+    ],
+)
+def test_the_total_is_made_of_the_right_kinds(name, constrained):
+    for robot in ("Point", "Car"):
+        objects = arena(f"Safety{robot}{name}-v0").objects
+        assert {each.kind for each in objects if each.constrained} == constrained
 
 
 def test_importing_the_package_loads_neither_mujoco_nor_torch():
