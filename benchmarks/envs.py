@@ -56,7 +56,9 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", default=every, help="all sixteen by default")
     parser.add_argument("--peer-python", type=Path, help="interpreter that has the original")
     parser.add_argument("--slices", type=int, default=40, help="turns per measurement")
+    parser.add_argument("--no-sleep", action="store_true", help="compute resting objects too")
     options = parser.parse_args()
+    sleep = False if options.no_sleep else None
     threads = len(os.sched_getaffinity(0))
     print(f"MuJoCo {mujoco.__version__}, Python {platform.python_version()}, {threads} processors")
     print(
@@ -65,9 +67,9 @@ def main() -> None:
     )
     shares, speedups = [], []
     for name in options.tasks:
-        alone, _, _ = measure(name, 1, 1, options.slices)
-        batch, limit, share = measure(name, 8, 1, options.slices)
-        threaded, _, _ = measure(name, 8, None, options.slices)
+        alone, _, _ = measure(name, 1, 1, options.slices, sleep)
+        batch, limit, share = measure(name, 8, 1, options.slices, sleep)
+        threaded, _, _ = measure(name, 8, None, options.slices, sleep)
         shares.append(share)
         row = [name, *(f"{value:,.0f}" for value in (alone, batch, threaded, limit))]
         row += [f"{share:.2f}", f"{1e3 * reset_time(name):.2f}"]
@@ -82,10 +84,10 @@ def main() -> None:
 
 
 def measure(
-    name: str, num_envs: int, threads: int | None, slices: int
+    name: str, num_envs: int, threads: int | None, slices: int, sleep: bool | None
 ) -> tuple[float, float, float]:
     """Steps per second of the environment and of bare physics, and the share of the two."""
-    task = NavigationTask(num_envs, name, threads=threads)
+    task = NavigationTask(num_envs, name, sleep=sleep, threads=threads)
     random = np.random.default_rng(0)
     task.reset(Start(int(random.integers(2**31)), np.zeros(1)) for _ in itertools.count())
     # Episodes under way at all ages, so that resets come as often as in a long run.
