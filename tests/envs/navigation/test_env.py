@@ -189,12 +189,13 @@ def test_a_blown_up_simulation_ends_the_episode_without_reward_or_cost(
     speed, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)  # MuJoCo writes a log there
-    batch = NavigationTask(2, "SafetyPointGoal1-v0", threads=1)
+    batch = NavigationTask(2, "SafetyPointGoal2-v0", threads=1)
     before = batch.begin(np.array([0, 1]), [0, 1])
-    batch.world.data[0].qvel[0] = speed
+    batch.world.data[0].qvel[3] = speed  # of a vase: moving costs something
     out = batch.advance(np.zeros((2, 2)))
     assert out.terminated.tolist() == [True, False] and not out.truncated.any()
     assert out.reward[0] == 0.0 and out.costs[0, 0] == 0.0
+    assert not any(charged[0] for charged in batch.charged.values())
     np.testing.assert_array_equal(out.successor[0], before[0])
     assert np.isfinite(out.successor).all()
     batch.begin(np.array([0]), [0])
