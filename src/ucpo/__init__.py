@@ -1,1 +1,54 @@
-"""Reinforcement learning under budgets."""
+"""Reinforcement learning under budgets that are chosen after training."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ucpo.envs import navigation as _navigation
+
+if TYPE_CHECKING:
+    from ucpo.agents.controller import Controller, Policy, load
+    from ucpo.envs.registry import make_task
+    from ucpo.errors import UsageError
+    from ucpo.problem import BudgetGrid, Constraint, Problem, Utility, register_utility
+    from ucpo.run import UCP
+
+# Where each public name lives; imported on first use, so that `import ucpo` need not wait for
+# PyTorch.
+_HOMES = {
+    "UCP": "ucpo.run",
+    "load": "ucpo.agents.controller",
+    "Policy": "ucpo.agents.controller",
+    "Controller": "ucpo.agents.controller",
+    "make_task": "ucpo.envs.registry",
+    "UsageError": "ucpo.errors",
+    "BudgetGrid": "ucpo.problem",
+    "Constraint": "ucpo.problem",
+    "Problem": "ucpo.problem",
+    "Utility": "ucpo.problem",
+    "register_utility": "ucpo.problem",
+}
+
+__version__ = "0.1.0"
+__all__ = [
+    "UCP",
+    "BudgetGrid",
+    "Constraint",
+    "Controller",
+    "Policy",
+    "Problem",
+    "UsageError",
+    "Utility",
+    "load",
+    "make_task",
+    "register_utility",
+]
+
+_navigation.register()  # so that gymnasium.make("ucpo/SafetyPointGoal1-v0") works
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'ucpo' has no attribute {name!r}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpo import stock as stocks
-from ucpo.envs.registry import make_task
+from ucpo.envs.registry import family_of, make_task
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
 from ucpo.stock import Start
@@ -70,7 +70,7 @@ def record(
     if every < 1:
         raise UsageError(f"every must be at least 1, got {every}")
     task: Any = make_task(task_name, 1, costs=costs, **options)
-    if task.spec.family != "navigation":
+    if family_of(task_name) != "navigation":
         raise UsageError(f"only navigation tasks can be watched, {task_name} is not one")
     view = _View(task, pixels, camera)
     first = np.broadcast_to(stocks.initial(budget), len(task.spec.cost_names))

@@ -83,7 +83,6 @@ class Courier(VectorTask):
             action_high=(1.0,),
             cost_names=tuple(cost_names),
             max_episode_steps=max_episode_steps,
-            family="courier",
         )
         super().__init__(spec, num_envs)
         self._limit = max_episode_steps
@@ -112,8 +111,9 @@ class Courier(VectorTask):
             successor=self._observe(rows, self.lengths + 1),
             reward=speed,
             costs=(self._luck[rows, self.lengths, None] < danger).astype(np.float64),
-            terminated=np.zeros(self.num_envs, np.bool_),
-            truncated=self.lengths + 1 >= self._limit,
+            # The drive is over, and the observation shows it coming: an end, not a time limit.
+            terminated=self.lengths + 1 >= self._limit,
+            truncated=np.zeros(self.num_envs, np.bool_),
         )
 
     def _observe(self, rows: Ints, streets: Ints) -> Floats:

@@ -34,8 +34,6 @@ class TaskSpec:
     cost_names: tuple[str, ...]
     max_episode_steps: int | None
     """Environment steps after which an episode is truncated, if known."""
-    family: str = "default"
-    """Which preset suits it: ``navigation``, ``velocity``, ... """
 
     @property
     def action_size(self) -> int:

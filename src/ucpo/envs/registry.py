@@ -18,6 +18,7 @@ class Entry:
 
     factory: str  # "module:callable", called with num_envs and the options
     summary: str
+    family: str = "default"  # the preset that suits it
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -25,18 +26,23 @@ TASKS: dict[str, Entry] = {
     "Courier-v0": Entry(
         "ucpo.envs.illustration:Courier",
         "drive through crowded streets; speeding pays and risks near misses",
+        "courier",
     ),
     "Courier2-v0": Entry(
         "ucpo.envs.illustration:Courier",
         "the same with two costs: near misses in crowded streets, fines in watched ones",
+        "courier",
         {"cost_names": ("near_misses", "fines")},
     ),
     "TwoActions-v0": Entry(
         "ucpo.envs.illustration:TwoActions",
         "stay for a reward and a cost of 1, or end (appendix B of the paper)",
+        "courier",
     ),
     **{
-        name: Entry("ucpo.envs.navigation.env:NavigationTask", navigation.summary(name))
+        name: Entry(
+            "ucpo.envs.navigation.env:NavigationTask", navigation.summary(name), "navigation"
+        )
         for name in navigation.NAMES
     },
 }
@@ -70,6 +76,12 @@ def make_task(
         num_envs=num_envs, name=task, **{**entry.options, **options, **chosen}
     )
     return built
+
+
+def family_of(task: Task) -> str:
+    """Name of the preset that suits a task."""
+    entry = TASKS.get(task) if isinstance(task, str) else None
+    return entry.family if entry else "default"
 
 
 def _gymnasium(

@@ -60,7 +60,6 @@ class NavigationTask(VectorTask):
                 action_high=(1.0, 1.0),
                 cost_names=tuple(cost_names),
                 max_episode_steps=self.arena.max_episode_steps,
-                family="navigation",
             ),
             num_envs,
         )

@@ -1,0 +1,237 @@
+"""Acting under a budget outside training: a policy file, and a controller that keeps the stock."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ucpo import stock as stocks
+from ucpo.agents.networks import Actor, Body
+from ucpo.envs.adapters import to_bounds
+from ucpo.envs.interface import TaskSpec
+from ucpo.errors import UsageError
+from ucpo.problem import BudgetGrid, Floats, parse_budgets
+
+POLICY_FILE = "policy.safetensors"
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyInfo:
+    """What a policy file says beside the weights; enough to rebuild the network and use it."""
+
+    task: str
+    method: str
+    training_seed: int
+    env_steps: int
+    updates: int
+    observation_size: int
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+    cost_names: tuple[str, ...]
+    budget_low: tuple[float, ...]
+    budget_high: tuple[float, ...]
+    stock_discount: float
+    hidden: tuple[int, ...]
+    stock_size: int
+    stock_scale: float
+    stock_features: int
+
+    def covers(self, budgets: Sequence[float]) -> bool:
+        """Whether budgets, one per cost, lie in the range trained for."""
+        levels = tuple(
+            1 + (low < high) for low, high in zip(self.budget_low, self.budget_high, strict=True)
+        )
+        return BudgetGrid(self.budget_low, self.budget_high, levels).covers(budgets)
+
+    def read_budget(self, text: str) -> list[float]:
+        """Read ``5`` or ``hazards=5,vases=2``: a budget for each cost."""
+        pairs = parse_budgets(text.split(","), self.cost_names)
+        if any(low != high for low, high in pairs):
+            raise UsageError(f"a budget is one number, got {text!r}")
+        return [low for low, _ in pairs]
+
+    def usual_budgets(self) -> list[list[float]]:
+        """The paper's 0, 5, 15 and 25 where trained for, otherwise four across the range."""
+        paper = [[budget] * len(self.cost_names) for budget in (0.0, 5.0, 15.0, 25.0)]
+        if all(self.covers(budgets) for budgets in paper):
+            return paper
+        across = np.linspace(self.budget_low, self.budget_high, 4)
+        return [list(map(float, budgets)) for budgets in np.unique(across, axis=0)]
+
+
+def make_actor(
+    spec: TaskSpec | PolicyInfo,
+    hidden: Sequence[int],
+    stock_size: int,
+    stock_scale: float,
+    stock_features: int,
+    generator: torch.Generator,
+) -> Actor:
+    """An actor of the shape a task and a configuration ask for."""
+    outputs = 2 * len(spec.action_low)  # a mean and a deviation each
+    body = Body(
+        members=1,
+        inputs=spec.observation_size,
+        stock_size=stock_size,
+        hidden=hidden,
+        outputs=outputs,
+        stock_scale=stock_scale,
+        stock_features=stock_features,
+        generator=generator,
+    )
+    return Actor(body)
+
+
+class Policy:
+    """A trained actor and what it was trained for."""
+
+    def __init__(self, actor: Actor, info: PolicyInfo) -> None:
+        self.actor, self.info = actor, info
+
+    @torch.no_grad()
+    def act(self, obs: Floats, stock: Floats) -> Floats:
+        """Deterministic actions in [-1, 1], (n, action), for (n, obs) and stocks (n, C)."""
+        actions: Floats = self.actor.mode(
+            torch.as_tensor(obs, dtype=torch.float32), torch.as_tensor(stock, dtype=torch.float32)
+        ).numpy()
+        return actions
+
+    def budgets(self, budget: float | Sequence[float], extrapolate: bool = False) -> list[float]:
+        """One budget per cost, checked against the range trained for.
+
+        A single number serves every cost. Budgets outside the range are refused, or with
+        `extrapolate` warned about.
+        """
+        names = self.info.cost_names
+        given = [float(budget)] * len(names) if np.isscalar(budget) else [float(b) for b in budget]  # type: ignore[arg-type, union-attr]
+        if len(given) != len(names):
+            raise UsageError(f"give one budget, or one for each of {', '.join(names)}; got {given}")
+        if not self.info.covers(given):
+            ranges = ", ".join(
+                f"{name} {low:g} to {high:g}"
+                for name, low, high in zip(
+                    names, self.info.budget_low, self.info.budget_high, strict=True
+                )
+            )
+            wanted = ", ".join(f"{b:g}" for b in given)
+            text = f"budget {wanted} is outside the range trained for ({ranges})"
+            if not extrapolate:
+                raise UsageError(f"{text}; choose one inside, or allow it with extrapolate")
+            warnings.warn(f"{text}: nothing was learned about it", stacklevel=3)
+        return given
+
+    def controller(
+        self, budget: float | Sequence[float], *, extrapolate: bool = False
+    ) -> Controller:
+        """Act under a budget (cost units; one number, or one per cost), step by step."""
+        return Controller(self, self.budgets(budget, extrapolate))
+
+    def save(self, path: Path) -> None:
+        """Write one self-contained file; an earlier one survives until the new one is whole."""
+        about = json.dumps({"format": FORMAT, **dataclasses.asdict(self.info)})
+        weights = {name: value.contiguous() for name, value in self.actor.state_dict().items()}
+        partial = path.with_name(path.name + ".partial")
+        try:
+            save_file(weights, partial, metadata={"ucpo": about})
+        except SafetensorError as error:  # how a full disk shows here
+            partial.unlink(missing_ok=True)
+            raise OSError(f"cannot write {partial}: {error}") from error
+        partial.replace(path)
+
+
+def load(path: str | Path) -> Policy:
+    """Load a policy from a run folder or a policy file. Nothing in the file is executed."""
+    path = Path(path)
+    file = path / POLICY_FILE if path.is_dir() else path
+    if not file.is_file():
+        raise UsageError(
+            f"there is no policy at {path}; give a run folder that contains {POLICY_FILE}, "
+            "or such a file"
+        )
+    try:
+        with safe_open(file, framework="pt") as stored:
+            about = json.loads((stored.metadata() or {})["ucpo"])
+            if about.pop("format") != FORMAT:
+                raise UsageError(
+                    f"{file} was written by another version of ucpo; retrain or convert"
+                )
+            fields: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in about.items()
+            }
+            info = PolicyInfo(**fields)
+            shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
+            actor = make_actor(info, *shape, torch.Generator())
+            actor.load_state_dict({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118
+    except UsageError:
+        raise
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"{file} is not a policy of ucpo, or it is damaged ({type(error).__name__}: {error})"
+        ) from None
+    return Policy(actor.requires_grad_(False), info)
+
+
+class Controller:
+    """One episode at a time: `reset`, then `act` and `record` the cost of every step.
+
+    Observations and actions are in the environment's own units, one at a time, unbatched.
+    """
+
+    def __init__(self, policy: Policy, budgets: Sequence[float]) -> None:
+        self._policy = policy
+        self._budgets = np.asarray(budgets, np.float64)
+        info = policy.info
+        self._low, self._high = np.array(info.action_low), np.array(info.action_high)
+        self.reset()
+
+    def reset(self, budget: float | Sequence[float] | None = None) -> None:
+        """Begin an episode with nothing spent, if wanted with another budget."""
+        if budget is not None:
+            self._budgets = np.asarray(self._policy.budgets(budget), np.float64)
+        self._spent = np.zeros_like(self._budgets)
+        self._stock = stocks.initial(self._budgets.tolist())
+
+    def act(self, obs: Floats) -> Floats:
+        """The action for one observation, (obs,) -> (action,)."""
+        flat = np.asarray(obs, np.float32).reshape(-1)
+        expected = self._policy.info.observation_size
+        if flat.size != expected:
+            raise UsageError(
+                f"the policy was trained on observations of {expected} numbers, got {flat.size}"
+            )
+        action = self._policy.act(flat[None], self._stock[None])[0]
+        return to_bounds(action, self._low, self._high)
+
+    def record(self, cost: float | Sequence[float] | Mapping[str, float]) -> None:
+        """Tell what the last step cost: a number, one per cost, or by name."""
+        names = self._policy.info.cost_names
+        if isinstance(cost, Mapping):
+            missing = [name for name in names if name not in cost]
+            if missing:
+                raise UsageError(f"no cost given for {', '.join(missing)}; got {', '.join(cost)}")
+            cost = [cost[name] for name in names]
+        paid = np.atleast_1d(np.asarray(cost, np.float64))
+        if paid.shape != self._spent.shape or not np.isfinite(paid).all():
+            raise UsageError(
+                f"record needs a finite cost for each of {', '.join(names)}, got {cost}"
+            )
+        self._spent += paid
+        discount = self._policy.info.stock_discount
+        self._stock = stocks.advance(self._stock, paid.astype(np.float32), discount)
+
+    @property
+    def remaining(self) -> Floats:
+        """What is left of each budget, in cost units, (C,); negative when exceeded."""
+        return self._budgets - self._spent

@@ -1,0 +1,112 @@
+"""Replay of single transitions, assembled into n-step windows when sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ucpo.envs.interface import Ints, Step
+from ucpo.errors import UsageError
+from ucpo.problem import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Windows of up to n steps. Stocks are in cost units."""
+
+    obs: Tensor  # (batch, obs)
+    stock: Tensor  # (batch, C)
+    action: Tensor  # (batch, action)
+    initial_stock: Tensor  # (batch, C) of the episode the window came from
+    reward: Tensor  # (batch,) discounted sum over the window
+    costs: Tensor  # (batch, C) likewise
+    successor: Tensor  # (batch, obs) at the end of the window
+    successor_stock: Tensor  # (batch, C)
+    discount: Tensor  # (batch,) gamma^k after a window of k steps, 0 after a termination
+
+
+class Replay:
+    """The last `capacity` transitions of `num_envs` environments, in rows of one iteration each.
+
+    A window of n steps stops early where its episode ended or the newest row is reached; it never
+    reaches into another episode. After a time limit it bootstraps from the episode's last
+    observation, after a termination it does not bootstrap.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        num_envs: int,
+        observation_size: int,
+        action_size: int,
+        cost_size: int,
+        n_step: int,
+        gamma: float,
+    ) -> None:
+        if capacity < num_envs:
+            raise UsageError(f"replay capacity must be at least num_envs={num_envs}: {capacity}")
+        rows, D, C, A = capacity // num_envs, observation_size, cost_size, action_size
+        self._before = np.zeros((rows, num_envs, D + C + A + C), np.float32)
+        self._after = np.zeros((rows, num_envs, D + C), np.float32)
+        self._gains = np.zeros((rows, num_envs, 1 + C), np.float32)  # reward, costs
+        self._terminated = np.zeros((rows, num_envs), np.bool_)
+        self._ended = np.zeros((rows, num_envs), np.bool_)
+        self._splits = np.cumsum([D, C, A])
+        self._decay = (gamma ** np.arange(n_step)).astype(np.float32)
+        self._gamma = gamma
+        self._rows_written = 0
+
+    def __len__(self) -> int:
+        rows, num_envs = self._ended.shape
+        return min(self._rows_written, rows) * num_envs
+
+    def add(self, obs: Floats, stock: Floats, actions: Floats, step: Step) -> None:
+        """Store one iteration: what was seen and done, (n, ...) each, and what came of it."""
+        row = self._rows_written % len(self._ended)
+        np.concatenate([obs, stock, actions, step.initial_stock], axis=1, out=self._before[row])
+        np.concatenate([step.successor, step.successor_stock], axis=1, out=self._after[row])
+        self._gains[row, :, 0] = step.reward
+        self._gains[row, :, 1:] = step.costs
+        self._terminated[row] = step.terminated
+        self._ended[row] = step.terminated | step.truncated
+        self._rows_written += 1
+
+    def sample(self, batch: int, generator: np.random.Generator) -> Batch:
+        """Windows that begin at transitions drawn uniformly, with replacement."""
+        _, num_envs = self._ended.shape
+        rows, envs = np.divmod(generator.integers(len(self), size=batch), num_envs)
+        return self.windows(rows, envs)
+
+    def windows(self, rows: Ints, envs: Ints) -> Batch:
+        """The windows that begin at the given rows and environments, (batch,) each."""
+        total, n = len(self._ended), len(self._decay)
+        span = (rows[:, None] + np.arange(n)) % total  # (batch, n)
+        column = envs[:, None]
+        newest = (self._rows_written - 1) % total
+        stops = self._ended[span, column] | (span == newest)
+        inside = np.ones_like(stops)
+        np.logical_not(np.logical_or.accumulate(stops[:, :-1], axis=1), out=inside[:, 1:])
+        weight = inside * self._decay
+        gains = (self._gains[span, column] * weight[:, :, None]).sum(1)  # (batch, 1 + C)
+        length = inside.sum(1)
+        last = span[np.arange(len(rows)), length - 1]
+        discount = self._gamma**length * ~self._terminated[last, envs]
+
+        before = torch.from_numpy(self._before[rows, envs])
+        after = torch.from_numpy(self._after[last, envs])
+        obs, stock, action, initial_stock = before.tensor_split(self._splits.tolist(), dim=1)
+        successor, successor_stock = after.tensor_split([int(self._splits[0])], dim=1)
+        return Batch(
+            obs=obs,
+            stock=stock,
+            action=action,
+            initial_stock=initial_stock,
+            reward=torch.from_numpy(gains[:, 0]),
+            costs=torch.from_numpy(gains[:, 1:]),
+            successor=successor,
+            successor_stock=successor_stock,
+            discount=torch.from_numpy(discount.astype(np.float32)),
+        )

@@ -1,0 +1,271 @@
+"""Utility-Constrained Policies: Algorithm 1 of the paper, in its order.
+
+Collect with `act` and `remember`, improve with `update`, and let `observe` see finished episodes,
+which move the multipliers. The variants of the paper differ in the problem (utility), the budget
+grid (one level: a single budget and multiplier), the stock's discount and whether the networks see
+the stock; none of them is a branch here.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ucpo.agents.multipliers import Multipliers
+from ucpo.agents.networks import Actor, Critics
+from ucpo.agents.quantiles import quantile_loss
+from ucpo.agents.replay import Batch, Replay
+from ucpo.envs.interface import Episodes, Step
+from ucpo.problem import Floats, Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """Step sizes and limits of the updates, as in section 2 of the algorithm's description."""
+
+    batch: int
+    critic: float
+    actor: float
+    critic_clip: float
+    actor_clip: float
+    critic_polyak: float
+    actor_polyak: float
+    regulariser: float
+    actor_every: int
+    next_action: Literal["sampled", "mean"]
+    multiplier_start: int  # environment steps before the multipliers begin to move
+
+
+class Entropy:
+    """The weight alpha of the entropy, fixed or tuned towards a target."""
+
+    def __init__(self, weight: float, *, rate: float = 0.0, target: float = 0.0) -> None:
+        self.weight = torch.tensor(weight)
+        self._target = target
+        self._log = self.weight.log().requires_grad_(rate > 0.0)
+        self._optimiser = torch.optim.Adam([self._log], lr=rate) if rate > 0.0 else None
+
+    def update(self, log_prob: Tensor) -> None:
+        """Raise the weight while the policy's entropy is below the target."""
+        if self._optimiser is None:
+            return
+        loss = -self._log.exp() * (log_prob.detach().mean() + self._target)
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimiser.step()
+        self.weight = self._log.detach().exp()
+
+
+class UCPAgent:
+    """A SAC-style agent with quantile critics, stocks and a multiplier per initial budget."""
+
+    METRICS = (
+        "reward_critic_loss",
+        "cost_critic_loss",
+        "actor_loss",
+        "entropy",
+        "entropy_weight",
+        "predicted_return",
+        "predicted_cost",
+    )
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        actor: Actor,
+        critics: Critics,
+        multipliers: Multipliers,
+        replay: Replay,
+        entropy: Entropy,
+        rates: Rates,
+        seed: int,
+    ) -> None:
+        self.problem, self.multipliers, self.replay = problem, multipliers, replay
+        self.actor, self.critics = actor, critics
+        self.target_actor = deepcopy(actor).requires_grad_(False)
+        self.target_critics = deepcopy(critics).requires_grad_(False)
+        self.entropy, self.rates = entropy, rates
+        self.env_steps = 0
+        self.updates = 0
+        self._actor_weights: list[Tensor] = list(actor.parameters())
+        self._critic_weights: list[Tensor] = list(critics.parameters())
+        self._target_actor_weights: list[Tensor] = list(self.target_actor.parameters())
+        self._target_critic_weights: list[Tensor] = list(self.target_critics.parameters())
+        self._actor_optimiser = _adam(self._actor_weights, rates.actor)
+        self._critic_optimiser = _adam(self._critic_weights, rates.critic)
+        self._noise = torch.Generator().manual_seed(seed)
+        self._choice = np.random.default_rng(seed)
+
+    # --- Collect ---
+
+    @torch.no_grad()
+    def act(self, obs: Floats, stock: Floats) -> Floats:
+        """Sampled actions in [-1, 1], (n, action), for observations (n, obs) and stocks (n, C)."""
+        sample = self.actor.sample(torch.from_numpy(obs), torch.from_numpy(stock), self._noise)
+        actions: Floats = sample.action.numpy()
+        return actions
+
+    def remember(self, obs: Floats, stock: Floats, actions: Floats, step: Step) -> None:
+        """Store what one iteration brought."""
+        self.replay.add(obs, stock, actions, step)
+        self.env_steps += len(actions)
+
+    def observe(self, episodes: Episodes) -> None:
+        """Learn of finished episodes: initial stock and episodic cost."""
+        self.multipliers.observe(episodes)
+
+    # --- Improve ---
+
+    def update(self) -> dict[str, Tensor]:
+        """One update of critics, actor, multipliers and targets; returns some of `METRICS`."""
+        rates = self.rates
+        batch = self.replay.sample(rates.batch, self._choice)
+        critic_losses = self._improve_critics(batch)
+        metrics = {
+            "reward_critic_loss": critic_losses[: Critics.REWARD].mean(),
+            "cost_critic_loss": critic_losses[Critics.REWARD :].mean(),
+        }
+
+        self.updates += 1
+        if self.updates % rates.actor_every == 0:
+            for _ in range(rates.actor_every):
+                metrics |= self._improve_actor(batch)
+
+        if self.env_steps >= rates.multiplier_start:
+            self.multipliers.update()
+
+        polyak(self._target_critic_weights, self._critic_weights, rates.critic_polyak)
+        polyak(self._target_actor_weights, self._actor_weights, rates.actor_polyak)
+        return metrics
+
+    def _improve_critics(self, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            targets = self._targets(batch)
+        quantiles = self.critics(batch.obs, batch.stock, batch.action)
+        losses = quantile_loss(quantiles, targets)  # (2 + C,)
+        self._critic_optimiser.zero_grad()
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        clip_critics(self._critic_weights, self.rates.critic_clip)
+        self._critic_optimiser.step()
+        return losses.detach()
+
+    def _targets(self, batch: Batch) -> Tensor:
+        """What each critic should predict, (2 + C, batch, N)."""
+        s, z = batch.successor, batch.successor_stock
+        sample = self.target_actor.sample(s, z, self._noise)
+        action = torch.tanh(sample.mean) if self.rates.next_action == "mean" else sample.action
+        future = self.target_critics(s, z, action)
+        soft_reward = pessimist(future[:2]) - self.entropy.weight * sample.log_prob[:, None]
+        reward = bellman(batch.reward, batch.discount, soft_reward)
+        costs = bellman(batch.costs.T, batch.discount, future[2:])
+        return torch.cat([reward.expand(2, -1, -1), costs])
+
+    def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:
+        sample = self.actor.sample(batch.obs, batch.stock, self._noise)
+        quantiles = self.critics(batch.obs, batch.stock, sample.action)
+        loss = actor_loss(
+            reward=pessimist(quantiles[:2]),
+            costs=quantiles[2:].transpose(0, 1),
+            stock=batch.stock,
+            price=self.multipliers.value(batch.initial_stock),
+            problem=self.problem,
+            penalty=self.entropy.weight * sample.log_prob
+            + self.rates.regulariser * size(sample.mean, sample.log_std),
+        )
+        self._actor_optimiser.zero_grad()
+        loss.backward(inputs=self._actor_weights)  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self._actor_weights, self.rates.actor_clip)
+        self._actor_optimiser.step()
+        self.entropy.update(sample.log_prob)
+        return {
+            "actor_loss": loss.detach(),
+            "entropy": -sample.log_prob.detach().mean(),
+            "entropy_weight": self.entropy.weight,
+            "predicted_return": quantiles[:2].detach().mean(),
+            "predicted_cost": quantiles[2:].detach().mean(),
+        }
+
+
+# --- The equations ---
+
+
+def pessimist(twins: Tensor) -> Tensor:
+    """Of two reward critics, for each sample all quantiles of the one with the smaller mean.
+
+    (2, batch, N) -> (batch, N)
+    """
+    first, second = twins
+    return torch.where((first.mean(-1) <= second.mean(-1))[:, None], first, second)
+
+
+def bellman(gained: Tensor, discount: Tensor, future: Tensor) -> Tensor:
+    """Samples of the discounted sum: what the window brought, plus the discounted future.
+
+    Args:
+        gained: Discounted sum over the window, (..., batch).
+        discount: gamma^k after k steps, 0 where the episode terminated, (batch,).
+        future: Quantiles at the end of the window, (..., batch, N).
+    """
+    return gained[..., None] + discount[:, None] * future
+
+
+def actor_loss(
+    reward: Tensor,
+    costs: Tensor,
+    stock: Tensor,
+    price: Tensor,
+    problem: Problem,
+    penalty: Tensor,
+) -> Tensor:
+    """Reward against priced utility of the final stock, kept at unit scale however prices grow.
+
+    Args:
+        reward: Quantiles of the more pessimistic reward critic, (batch, N).
+        costs: Quantiles of the future costs, (batch, C, N).
+        stock: Costs so far minus the budget, in cost units, (batch, C).
+        price: Multipliers of each episode's *initial* budget, (batch, C); constants here.
+        problem: Says which utility each cost has.
+        penalty: Entropy term and regulariser, (batch,).
+    """
+    final = stock[:, :, None] + costs
+    utilities = [limit.utility(final[:, cost]) for cost, limit in enumerate(problem.constraints)]
+    expected = torch.stack(utilities, dim=1).mean(-1)  # (batch, C)
+    loss = penalty - reward.mean(-1) + (price * expected).sum(-1)
+    return (loss / (1.0 + price.sum(-1))).mean()
+
+
+def size(mean: Tensor, log_std: Tensor) -> Tensor:
+    """Squared size of the policy's parameters, which the regulariser keeps small, (batch,)."""
+    return mean.square().sum(-1) + log_std.square().sum(-1)
+
+
+# --- Optimisation ---
+
+
+def clip_critics(weights: list[Tensor], limit: float) -> None:
+    """Limit the gradient norm of the reward critics together and of each cost critic apart.
+
+    The first axis of each of the weights counts the critics.
+    """
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    squares = torch.stack([g.square().flatten(1).sum(1) for g in gradients]).sum(0)  # (2 + C,)
+    squares[: Critics.REWARD] = squares[: Critics.REWARD].sum()
+    shrink = (limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(shrink[:, None, None])
+
+
+@torch.no_grad()
+def polyak(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
+    """Move every target by a share of the way to its source."""
+    torch._foreach_lerp_(targets, sources, share)
+
+
+def _adam(weights: list[Tensor], rate: float) -> torch.optim.Adam:
+    return torch.optim.Adam(weights, lr=rate, fused=True)

@@ -1,0 +1,278 @@
+"""The command line. Heavy imports stay inside the command that needs them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional, arg, subcommand
+
+from ucpo.config import RunConfig, resolve
+from ucpo.envs.registry import family_of
+from ucpo.errors import UsageError
+
+DESCRIPTION = """Reinforcement learning under budgets that are chosen after training.
+
+Any command also takes --debug, which shows the whole traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent on a task."""
+
+    config: Annotated[RunConfig, arg(name="")]
+    run: str | None = None
+    """Folder for the run; by default runs/TASK/VARIANT-seedSEED. Must be new."""
+    track: Literal["wandb"] | None = None
+    """Also log to this service."""
+
+    def __call__(self) -> None:
+        """Train, then say where the policy is."""
+        from ucpo.run import UCP
+
+        config = self.config
+        name = config.task.replace("/", "-").replace(":", "-")
+        budget = "".join(f"-{text.replace('=', '')}" for text in config.budget)
+        folder = Path(self.run or f"runs/{name}/{config.variant}{budget}-seed{config.seed}")
+        agent = UCP.from_config(config).learn(run=folder, track=self.track)
+        how = "stopped early; the policy so far is" if agent.interrupted else "done; the policy is"
+        _say(
+            f"{how} in {folder} ({agent.agent.env_steps:,} environment steps, "
+            f"{agent.agent.updates:,} updates). Next: ucpo evaluate {folder}"
+        )
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play episodes with a trained policy at any budgets and report return and cost."""
+
+    policy: Positional[str]
+    """Run folder or policy file."""
+    budgets: tuple[str, ...] = ()
+    """Budgets in cost units; each holds for every cost, or hazards=5,vases=2 names them. By default
+    0, 5, 15 and 25 where trained for, otherwise four across the trained range."""
+    episodes: int = 1000
+    """Episodes per budget."""
+    seed: int = 0
+    """Seed of the episodes."""
+    num_envs: int = 32
+    """Environments stepped together."""
+    task: str | None = None
+    """Another task than the one trained on."""
+    extrapolate: bool = False
+    """Allow budgets outside the range trained for."""
+    output: Path | None = None
+    """Where to write one row per episode (Parquet); by default evaluation.parquet in the run."""
+
+    def __call__(self) -> None:
+        """Evaluate, save the episodes, print a table."""
+        import torch
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from ucpo.agents.controller import load
+        from ucpo.envs.registry import make_task
+        from ucpo.evaluation import evaluate
+        from ucpo.reports import table
+
+        torch.set_num_threads(1)
+        policy = load(self.policy)
+        folder = Path(self.policy) if Path(self.policy).is_dir() else Path(self.policy).parent
+        output = self.output or folder / "evaluation.parquet"
+        budgets = [policy.info.read_budget(text) for text in self.budgets]
+        budgets = budgets or policy.info.usual_budgets()
+        task = make_task(self.task or policy.info.task, self.num_envs, policy.info.cost_names)
+        with Progress(console=Console(stderr=True)) as progress:
+            bar = progress.add_task("episodes", total=self.episodes * len(budgets))
+            episodes = evaluate(
+                policy,
+                task,
+                budgets,
+                self.episodes,
+                self.seed,
+                extrapolate=self.extrapolate,
+                done=lambda count: progress.advance(bar, count),
+            )
+        output.parent.mkdir(parents=True, exist_ok=True)
+        episodes.write_parquet(output)
+        Console().print(table(episodes))
+        _say(f"one row per episode in {output}")
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """List the tasks that come with the package."""
+
+    def __call__(self) -> None:
+        """Print a table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from ucpo.envs.registry import TASKS, make_task
+
+        shown = Table("task", "observation", "action", "costs", "time limit", "what it is")
+        for name, entry in TASKS.items():
+            spec = make_task(name, 1).spec
+            shown.add_row(
+                name,
+                str(spec.observation_size),
+                str(spec.action_size),
+                ", ".join(spec.cost_names),
+                str(spec.max_episode_steps),
+                entry.summary,
+            )
+        Console().print(shown)
+        _say(
+            "Any Gymnasium environment that reports a cost works too: "
+            "ucpo train my_package:MyEnv-v0 --budget-range 0:10"
+        )
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Write one episode of a task as a moving picture."""
+
+    task: Positional[str]
+    """Name of a navigation task."""
+    policy: str | None = None
+    """Run folder or policy file; without one, actions are random."""
+    budget: float = 25.0
+    """What the episode may cost."""
+    seed: int = 0
+    """Seed of the episode."""
+    output: Path = Path("episode.gif")
+    """Where the picture goes."""
+    camera: Literal["overview", "track", "vision"] | None = None
+    """Render with MuJoCo from this camera; by default a drawing from above, without OpenGL."""
+
+    def __call__(self) -> None:
+        """Play and write."""
+        import numpy as np
+
+        from ucpo.envs.registry import make_task
+        from ucpo.watching import record
+
+        costs = None
+        if self.policy is None:
+            generator = np.random.default_rng(self.seed)
+            size = make_task(self.task, 1).spec.action_size
+            act: Any = lambda obs, stock: generator.uniform(-1.0, 1.0, (1, size))  # noqa: E731
+        else:
+            from ucpo.agents.controller import load
+
+            policy = load(self.policy)
+            policy.budgets(self.budget)  # refuses what was not trained for
+            act, costs = policy.act, policy.info.cost_names
+        seen = record(
+            self.task, act, self.output, self.budget, self.seed, costs=costs, camera=self.camera
+        )
+        paid = ", ".join(f"{cost:g}" for cost in seen.costs)
+        _say(f"return {seen.returns:.2f}, cost {paid} in {seen.steps} steps: {self.output}")
+
+
+@dataclass(frozen=True)
+class Illustrate:
+    """Show, exactly solved, that keeping a budget on average is not keeping it."""
+
+    output: Path = Path("runs/illustration")
+    """Folder for the figures."""
+    gamma: tuple[float, ...] = (0.5, 0.9, 0.99)
+    """Discounts of the two-action problem of the paper's appendix B."""
+    budgets: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0, 3.0)
+    """Its budgets."""
+
+    def __call__(self) -> None:
+        """Solve, draw, print a table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from ucpo.illustrations import illustrate
+
+        shown = Table(
+            *("problem", "gamma", "budget", "constraint", "value", "cost"),
+            *("P(cost > b)", "excess", "1 in 1000"),
+        )
+        for row in illustrate(self.output, self.gamma, self.budgets):
+            shown.add_row(
+                *(row.problem, f"{row.gamma:g}", f"{row.budget:g}", row.constraint),
+                *(f"{row.value:.3f}", f"{row.cost:.3f}", f"{row.over_budget:.1%}"),
+                *(f"{row.excess:.3f}", f"{row.rare_cost:g}"),
+            )
+        Console().print(shown)
+        _say(f"figures in {self.output}")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train on a small task with a known optimum, evaluate at four budgets, draw the frontier."""
+
+    folder: Path = Path("runs/demo")
+    """Where everything goes; replaced if it exists."""
+    env_steps: int | None = None
+    """Environment steps; by default the preset's."""
+    seed: int = 0
+    """Seed of the run."""
+
+    def __call__(self) -> None:
+        """Run the demonstration."""
+        from ucpo.demo import demo
+
+        demo(self.folder, self.env_steps, self.seed)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; user errors end with one paragraph and exit code 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [text for text in given if text != "--debug"]
+    try:
+        commands: Any = (
+            Annotated[Train, subcommand("train", default=_train_defaults(given))]
+            | Annotated[Evaluate, subcommand("evaluate")]
+            | Annotated[Tasks, subcommand("tasks")]
+            | Annotated[Watch, subcommand("watch")]
+            | Annotated[Illustrate, subcommand("illustrate")]
+            | Annotated[Demo, subcommand("demo")]
+        )
+        tyro.cli(commands, args=given, prog="ucpo", description=DESCRIPTION)()
+    except (UsageError, OSError) as error:
+        if debug:
+            raise
+        _say(f"ucpo: {error}")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        _say("ucpo: interrupted")
+        sys.exit(130)
+
+
+def _train_defaults(given: list[str]) -> Train:
+    """Task, preset and variant decide the defaults of other options, so they are read first."""
+    if given[:1] != ["train"]:
+        return Train(RunConfig())
+    peek = argparse.ArgumentParser(prog="ucpo train", add_help=False, allow_abbrev=False)
+    peek.add_argument("task", nargs="?")
+    peek.add_argument("--preset", default="auto")
+    peek.add_argument("--variant", default="ucp")
+    peek.add_argument("--budget", nargs="+", default=[])
+    known, rest = peek.parse_known_args(given[1:])
+    if known.task is None and not {"-h", "--help"} & set(rest):
+        raise UsageError("which task? `ucpo tasks` lists them; e.g. ucpo train Courier-v0")
+    task = known.task or "Courier-v0"
+    return Train(
+        resolve(
+            task,
+            variant=known.variant,
+            preset=known.preset,
+            family=family_of(task),
+            budget=known.budget,
+        )
+    )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

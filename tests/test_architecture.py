@@ -1,0 +1,41 @@
+"""Who may import whom. The arrows of docs/architecture.md point one way only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import ucpo
+
+SOURCE = Path(ucpo.__file__).parent
+FORBIDDEN = {
+    "problem.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
+    "stock.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
+    "envs": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
+    "agents": {"ucpo.training", "ucpo.run", "ucpo.evaluation", "ucpo.journal"},
+    "stats.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
+    "reports.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
+    "evaluation.py": {"ucpo.training", "ucpo.run"},
+}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("room", FORBIDDEN)
+def test_imports_point_one_way(room):
+    place = SOURCE / room
+    for path in [place] if place.is_file() else place.rglob("*.py"):
+        for name in imports(path):
+            for other in FORBIDDEN[room]:
+                assert not f"{name}.".startswith(f"{other}."), f"{path.name} imports {name}"
+
+
+def test_every_public_name_is_there():
+    for name in ucpo.__all__:
+        assert getattr(ucpo, name) is not None
