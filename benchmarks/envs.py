@@ -5,9 +5,9 @@
 Per task: environment steps per second with batches of 1 and 8 on one thread, the limit of one
 thread that makes nothing but MuJoCo's steps (ten per environment step; same model, states, actions
 and motion of gremlins; in turns with the environment), the share of that limit reached with a batch
-of 8, and the time of a reset. With an interpreter that has safety-gymnasium 1.0.0, the original too.
-All of these are seconds of processor time, which other programs on the machine disturb less. Only
-the column with all threads is elapsed time.
+of 8, and the time of a reset. With an interpreter that has safety-gymnasium 1.0.0, the original
+too. All of these are seconds of processor time, which other programs on the machine disturb less.
+Only the column with all threads is elapsed time.
 """
 
 from __future__ import annotations
