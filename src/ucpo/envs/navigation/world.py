@@ -76,7 +76,7 @@ class World:
         ]
         self._controls = [data.ctrl for data in self.data]
         self._mocaps = [data.mocap_pos[self._guides :] for data in self.data]
-        self._threads = min(count, threads or len(os.sched_getaffinity(0)))
+        self._threads = min(count, threads or _processors())
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self._shares = np.array_split(np.arange(count), self._threads)
 
@@ -209,6 +209,12 @@ class World:
             for index, ids in enumerate(geoms):
                 owner[ids] = self.spans[kind].start + index
         return owner
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):  # those this process may use; not known everywhere
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @njit(cache=True, nogil=True)
