@@ -108,7 +108,7 @@ def cost_distributions(episodes: pl.DataFrame, budget: float, path: Path) -> Non
     )
     axis.axvline(budget + 0.5, color="0.2", ls="--", lw=1, label=f"budget {budget:g}")
     axis.set(xlabel=f"cost of an episode ({name})", ylabel="share of episodes")
-    axis.legend(frameon=False)
+    axis.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0))
     _save(figure, path)
 
 
