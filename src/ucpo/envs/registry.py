@@ -95,8 +95,8 @@ def _gymnasium(
         gymnasium.spec(task)
     except (gymnasium.error.Error, ImportError) as error:
         raise UsageError(
-            f"no task {task!r}; {nearest(task, list(TASKS), '`ucpo tasks` lists ours.')} A Gymnasium "
-            "environment must be registered before use, or named with its module, "
+            f"no task {task!r}; {nearest(task, list(TASKS), '`ucpo tasks` lists ours.')} A "
+            "Gymnasium environment must be registered before use, or named with its module, "
             f"'my_package:MyEnv-v0' ({error})"
         ) from None
     return GymnasiumTask(lambda: gymnasium.make(task, **options), num_envs, name=task, costs=costs)
