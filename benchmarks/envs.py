@@ -4,11 +4,12 @@ The velocity tasks follow in a table of their own (`envs_velocity.py`).
 
     python benchmarks/envs.py [TASK ...] [--peer-python PATH]
 
-Per task: environment steps per second with batches of 1 and 8 on one thread and of 8 on all, the
-limit of one thread that makes nothing but MuJoCo's steps (ten per environment step; same model,
-states, actions and motion of gremlins; in turns with the environment), the share of that limit
-reached with a batch of 8, and the time of a reset. With an interpreter that has safety-gymnasium
-1.0.0, the original too.
+Per task: environment steps per second with batches of 1 and 8 on one thread, the limit of one
+thread that makes nothing but MuJoCo's steps (ten per environment step; same model, states, actions
+and motion of gremlins; in turns with the environment), the share of that limit reached with a batch
+of 8, and the time of a reset. With an interpreter that has safety-gymnasium 1.0.0, the original
+too. All of these are seconds of processor time, which other programs on the machine disturb less.
+Only the column with all threads is elapsed time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -41,15 +43,15 @@ import numpy as np, safety_gymnasium
 name, steps, resets = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 env = safety_gymnasium.make(name)
 env.reset(seed=0)
-begin = time.perf_counter()
+begin = time.process_time()
 for _ in range(resets):
     env.reset()
-reset = (time.perf_counter() - begin) / resets
+reset = (time.process_time() - begin) / resets
 actions = np.random.default_rng(0).uniform(-1, 1, (steps, 2))
-begin = time.perf_counter()
+begin = time.process_time()
 for action in actions:
     env.step(action)
-print("peer", (time.perf_counter() - begin) / steps, reset)
+print("peer", (time.process_time() - begin) / steps, reset)
 """
 
 
@@ -59,7 +61,9 @@ def main() -> None:
     parser.add_argument("tasks", nargs="*", default=every, help="all twenty-two by default")
     parser.add_argument("--peer-python", type=Path, help="interpreter that has the original")
     parser.add_argument("--slices", type=int, default=40, help="turns per measurement")
+    parser.add_argument("--no-sleep", action="store_true", help="compute resting objects too")
     options = parser.parse_args()
+    sleep = False if options.no_sleep else None
     threads = len(os.sched_getaffinity(0))
     print(f"MuJoCo {mujoco.__version__}, Python {platform.python_version()}, {threads} processors")
     print(
@@ -70,9 +74,9 @@ def main() -> None:
     options.tasks = [name for name in options.tasks if name not in running]
     shares, speedups = [], []
     for name in options.tasks:
-        alone, _, _ = measure(name, 1, 1, options.slices)
-        batch, limit, share = measure(name, 8, 1, options.slices)
-        threaded, _, _ = measure(name, 8, None, options.slices)
+        alone, _, _ = measure(name, 1, 1, options.slices, sleep)
+        batch, limit, share = measure(name, 8, 1, options.slices, sleep)
+        threaded, _, _ = measure(name, 8, None, options.slices, sleep)
         shares.append(share)
         row = [name, *(f"{value:,.0f}" for value in (alone, batch, threaded, limit))]
         row += [f"{share:.2f}", f"{1e3 * reset_time(name):.2f}"]
@@ -91,10 +95,11 @@ def main() -> None:
 
 
 def measure(
-    name: str, num_envs: int, threads: int | None, slices: int
+    name: str, num_envs: int, threads: int | None, slices: int, sleep: bool | None
 ) -> tuple[float, float, float]:
     """Steps per second of the environment and of bare physics, and the share of the two."""
-    task = NavigationTask(num_envs, name, threads=threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    task = NavigationTask(num_envs, name, sleep=sleep, threads=threads)
     random = np.random.default_rng(0)
     task.reset(Start(int(random.integers(2**31)), np.zeros(1)) for _ in itertools.count())
     # Episodes under way at all ages, so that resets come as often as in a long run.
@@ -105,11 +110,11 @@ def measure(
         actions = random.uniform(-1, 1, (SLICE, num_envs, 2))
         for copy, data in zip(bare, task.world.data, strict=True):
             mujoco.mj_copyData(copy, task.world.model, data)
-        begin = time.perf_counter()
+        begin = clock()
         for each in actions:
             task.step(each)
-        own = time.perf_counter() - begin
-        limit = step_physics(task.world, bare, actions)
+        own = clock() - begin
+        limit = step_physics(task.world, bare, actions, clock)
         if turn >= 2:  # after compiling and warming up
             taken.append(own)
             limits.append(limit)
@@ -119,29 +124,31 @@ def measure(
     return steps * slices / sum(taken), steps * slices / sum(limits), share
 
 
-def step_physics(world: World, bare: list[mujoco.MjData], actions: Floats) -> float:
+def step_physics(
+    world: World, bare: list[mujoco.MjData], actions: Floats, clock: Callable[[], float]
+) -> float:
     """Seconds of MuJoCo's steps alone, gremlins moving as in the task."""
     seconds = 0.0
     for row, data in enumerate(bare):
         gremlins = world.arena.of("gremlins").count
         if not gremlins:
-            begin = time.perf_counter()
+            begin = clock()
             for action in actions[:, row]:
                 data.ctrl[:] = action
                 mujoco.mj_step(world.model, data, SUBSTEPS)
-            seconds += time.perf_counter() - begin
+            seconds += clock() - begin
             continue
         guides = data.mocap_pos[-gremlins:]
         turn = data.time + world.model.opt.timestep * np.arange(len(actions) * SUBSTEPS)
         circle = GREMLIN_PATH * np.stack([np.sin(turn), np.cos(turn), np.zeros_like(turn)], -1)
         paths = guides + (circle - circle[0])[:, None]
-        begin = time.perf_counter()
+        begin = clock()
         for substep, path in enumerate(paths):
             if substep % SUBSTEPS == 0:
                 data.ctrl[:] = actions[substep // SUBSTEPS, row]
             guides[:] = path
             mujoco.mj_step(world.model, data)
-        seconds += time.perf_counter() - begin
+        seconds += clock() - begin
     return seconds
 
 
@@ -150,10 +157,10 @@ def reset_time(name: str, resets: int = 300) -> float:
     task = NavigationTask(1, name, threads=1)
     row = np.array([0])
     task.begin(row, [0])
-    begin = time.perf_counter()
+    begin = time.process_time()
     for seed in range(resets):
         task.begin(row, [seed])
-    return (time.perf_counter() - begin) / resets
+    return (time.process_time() - begin) / resets
 
 
 def original(python: Path, name: str) -> tuple[float, float]:

@@ -67,6 +67,19 @@ def test_the_demo_ends_with_a_table_and_a_picture(elsewhere, capsys):
     assert (elsewhere / "runs/demo/frontier.png").stat().st_size > 10_000
 
 
+def test_an_episode_is_watched(elsewhere, capsys):
+    main(["watch", "SafetyPointCircle1-v0", "--output", "seen.gif"])
+    assert (elsewhere / "seen.gif").read_bytes()[:3] == b"GIF"
+    assert "500 steps" in capsys.readouterr().err
+    assert "only navigation tasks" in fails(capsys, "watch", "Courier-v0")
+
+
+def test_the_illustration_prints_a_table_and_draws(elsewhere, capsys):
+    main(["illustrate", "--gamma", "0.9", "--budgets", "1"])
+    assert "mean" in capsys.readouterr().out
+    assert (elsewhere / "runs/illustration/two-actions.png").is_file()
+
+
 def test_tasks_are_listed(capsys):
     main(["tasks"])
     assert "Courier-v0" in capsys.readouterr().out

@@ -128,6 +128,12 @@ def test_budgets_are_read_by_name_or_for_all():
     assert parse_budgets(["25", "vases=0:5"], costs) == [(25.0, 25.0), (0.0, 5.0)]
 
 
+@pytest.mark.parametrize("texts", [["5", "6"], ["vases=1", "vases=2"]])
+def test_two_budgets_for_one_cost_are_refused(texts):
+    with pytest.raises(UsageError, match="give each once"):
+        parse_budgets(texts, ("hazards", "vases"))
+
+
 @pytest.mark.parametrize("text", ["", "a:b", "1:2:3", "hazard=0:3", "=3"])
 def test_unreadable_budgets_are_named(text):
     with pytest.raises(UsageError):

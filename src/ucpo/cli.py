@@ -134,6 +134,80 @@ class Tasks:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """Write one episode of a task as a moving picture."""
+
+    task: Positional[str]
+    """Name of a navigation task."""
+    policy: str | None = None
+    """Run folder or policy file; without one, actions are random."""
+    budget: float = 25.0
+    """What the episode may cost."""
+    seed: int = 0
+    """Seed of the episode."""
+    output: Path = Path("episode.gif")
+    """Where the picture goes."""
+    camera: Literal["overview", "track", "vision"] | None = None
+    """Render with MuJoCo from this camera; by default a drawing from above, without OpenGL."""
+
+    def __call__(self) -> None:
+        """Play and write."""
+        import numpy as np
+
+        from ucpo.envs.registry import make_task
+        from ucpo.watching import record
+
+        costs = None
+        if self.policy is None:
+            generator = np.random.default_rng(self.seed)
+            size = make_task(self.task, 1).spec.action_size
+            act: Any = lambda obs, stock: generator.uniform(-1.0, 1.0, (1, size))  # noqa: E731
+        else:
+            from ucpo.agents.controller import load
+
+            policy = load(self.policy)
+            policy.budgets(self.budget)  # refuses what was not trained for
+            act, costs = policy.act, policy.info.cost_names
+        seen = record(
+            self.task, act, self.output, self.budget, self.seed, costs=costs, camera=self.camera
+        )
+        paid = ", ".join(f"{cost:g}" for cost in seen.costs)
+        _say(f"return {seen.returns:.2f}, cost {paid} in {seen.steps} steps: {self.output}")
+
+
+@dataclass(frozen=True)
+class Illustrate:
+    """Show, exactly solved, that keeping a budget on average is not keeping it."""
+
+    output: Path = Path("runs/illustration")
+    """Folder for the figures."""
+    gamma: tuple[float, ...] = (0.5, 0.9, 0.99)
+    """Discounts of the two-action problem of the paper's appendix B."""
+    budgets: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0, 3.0)
+    """Its budgets."""
+
+    def __call__(self) -> None:
+        """Solve, draw, print a table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from ucpo.illustrations import illustrate
+
+        shown = Table(
+            *("problem", "gamma", "budget", "constraint", "value", "cost"),
+            *("P(cost > b)", "excess", "1 in 1000"),
+        )
+        for row in illustrate(self.output, self.gamma, self.budgets):
+            shown.add_row(
+                *(row.problem, f"{row.gamma:g}", f"{row.budget:g}", row.constraint),
+                *(f"{row.value:.3f}", f"{row.cost:.3f}", f"{row.over_budget:.1%}"),
+                *(f"{row.excess:.3f}", f"{row.rare_cost:g}"),
+            )
+        Console().print(shown)
+        _say(f"figures in {self.output}")
+
+
+@dataclass(frozen=True)
 class Demo:
     """Train on a small task with a known optimum, evaluate at four budgets, draw the frontier."""
 
@@ -161,6 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             Annotated[Train, subcommand("train", default=_train_defaults(given))]
             | Annotated[Evaluate, subcommand("evaluate")]
             | Annotated[Tasks, subcommand("tasks")]
+            | Annotated[Watch, subcommand("watch")]
+            | Annotated[Illustrate, subcommand("illustrate")]
             | Annotated[Demo, subcommand("demo")]
         )
         tyro.cli(commands, args=given, prog="ucpo", description=DESCRIPTION)()

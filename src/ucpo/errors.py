@@ -8,9 +8,11 @@ class UsageError(ValueError):
     """
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """A hint such as ``did you mean 'excess'?``, or the whole list when nothing is close."""
+def nearest(name: str, known: list[str], otherwise: str = "") -> str:
+    """A hint such as ``did you mean 'excess'?``; when nothing is close, `otherwise` or the list."""
     import difflib
 
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return otherwise or f"known: {', '.join(sorted(known))}"

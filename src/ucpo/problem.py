@@ -186,6 +186,7 @@ def parse_budgets(texts: Sequence[str], costs: Sequence[str]) -> list[tuple[floa
     A text without a name holds for every cost; a single number is a range of one.
     """
     ranges: dict[str, tuple[float, float]] = {}
+    given: set[str | None] = set()
     for text in texts:
         match = _RANGE.fullmatch(text.strip())
         try:
@@ -200,6 +201,9 @@ def parse_budgets(texts: Sequence[str], costs: Sequence[str]) -> list[tuple[floa
             raise UsageError(
                 f"no cost {match['cost']!r} in {text!r}; {nearest(match['cost'], list(costs))}"
             )
+        if match["cost"] in given:
+            raise UsageError(f"two budgets for the same cost in {' '.join(texts)}; give each once")
+        given.add(match["cost"])
         for cost in [match["cost"]] if match["cost"] else costs:
             ranges[cost] = (low, high)
     missing = [cost for cost in costs if cost not in ranges]

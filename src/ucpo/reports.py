@@ -92,21 +92,23 @@ def cost_distributions(episodes: pl.DataFrame, budget: float, path: Path) -> Non
     chosen = episodes.filter(pl.col(f"budget_{name}") == budget)
     methods = chosen["method"].unique(maintain_order=True).to_list()
     figure, (axis,) = _figure(1, 1, (7.0, 3.8))
-    edges = np.arange(np.floor(chosen[f"cost_{name}"].to_numpy().max()) + 2.0) - 0.5
-    for i, method in enumerate(methods):
-        costs = chosen.filter(pl.col("method") == method)[f"cost_{name}"].to_numpy()
-        axis.hist(
-            costs,
-            edges,
-            density=True,
-            alpha=0.55,
-            color=COLOURS[i],
-            label=f"{method}: mean {costs.mean():.2f}, expected excess "
-            f"{tail(costs, budget).excess:.3f}",
-        )
+    costs = [
+        chosen.filter(pl.col("method") == method)[f"cost_{name}"].to_numpy() for method in methods
+    ]
+    lowest, highest = (np.floor(edge(chosen[f"cost_{name}"].to_numpy())) for edge in (min, max))
+    axis.hist(
+        costs,
+        np.arange(lowest, highest + 2.0) - 0.5,
+        density=True,
+        color=COLOURS[: len(methods)],
+        label=[
+            f"{method}: mean {one.mean():.2f}, expected excess {tail(one, budget).excess:.3f}"
+            for method, one in zip(methods, costs, strict=True)
+        ],
+    )
     axis.axvline(budget + 0.5, color="0.2", ls="--", lw=1, label=f"budget {budget:g}")
     axis.set(xlabel=f"cost of an episode ({name})", ylabel="share of episodes")
-    axis.legend(frameon=False)
+    axis.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0))
     _save(figure, path)
 
 

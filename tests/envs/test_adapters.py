@@ -140,3 +140,5 @@ def test_registered_environments_are_found_by_id():
 def test_an_unknown_task_is_answered_with_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'Courier-v0'"):
         make_task("Curier-v0", 1)
+    with pytest.raises(UsageError, match="`ucpo tasks` lists ours"):
+        make_task("nowhere:Nothing-v0", 1)

@@ -112,8 +112,9 @@ def _gymnasium(
         spec = gymnasium.spec(task)
     except (gymnasium.error.Error, ImportError) as error:
         raise UsageError(
-            f"no task {task!r}; {nearest(task, list(TASKS))} A Gymnasium environment must be "
-            f"registered before use, or named with its module, 'my_package:MyEnv-v0' ({error})"
+            f"no task {task!r}; {nearest(task, list(TASKS), '`ucpo tasks` lists ours.')} A "
+            "Gymnasium environment must be registered before use, or named with its module, "
+            f"'my_package:MyEnv-v0' ({error})"
         ) from None
 
     def make() -> Any:  # from the specification: other processes have not registered it

@@ -34,16 +34,16 @@ def test_objects_and_robot_are_where_they_are_and_costs_are_red():
     task = NavigationTask(1, "SafetyPointGoal1-v0", threads=1)
     task.begin(np.array([0]), [0])
     seen = drawing.scene(task)
-    image = drawing.picture(seen, [(-1.8, 1.0), (-1.8, -1.0)], [False, True], 400)
+    image = drawing.picture(seen, [(-1.6, 1.0), (-1.6, -1.0)], [False, True], 400)
     hazard = next(shape for shape in seen.shapes if shape.kind == "hazards")
     red, _, blue = pixel(image, seen, hazard.x, hazard.y)
     assert blue > red + 30
-    red, _, blue = pixel(image, seen, -1.8, 0.0)  # on the path that cost something
+    red, _, blue = pixel(image, seen, -1.6, 0.0)  # on the path that cost something
     assert red > blue + 80
     red, _, blue = pixel(image, seen, seen.x, seen.y)  # the robot is red too
     assert red > blue + 80
-    free = drawing.picture(seen, [(-1.8, 1.0), (-1.8, -1.0)], [False, False], 400)
-    red, _, blue = pixel(free, seen, -1.8, 0.0)
+    free = drawing.picture(seen, [(-1.6, 1.0), (-1.6, -1.0)], [False, False], 400)
+    red, _, blue = pixel(free, seen, -1.6, 0.0)
     assert blue > red
 
 
@@ -120,3 +120,13 @@ def test_without_a_render_mode_nothing_is_rendered():
 def test_watching_does_not_load_torch():
     code = "import sys, ucpo.watching; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_path_that_leads_far_out_stays_in_the_picture():
+    task = NavigationTask(1, "SafetyPointCircle1-v0", threads=1)
+    task.begin(np.array([0]), [0])
+    image = np.asarray(drawing.picture(drawing.scene(task), [(0, 5), (9, 5)], [True, True], 310))
+    # zoomed out to 9.3 m: the path ends 0.3 m, five pixels, before the right edge
+    row = image[round(155 - 5 * 155 / 9.3)].astype(int)
+    red = np.flatnonzero(row[:, 0] - row[:, 2] > 60)
+    assert 300 <= red.max() <= 307

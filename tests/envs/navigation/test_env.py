@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from ucpo.envs.navigation import layout
 from ucpo.envs.navigation.env import NavigationTask
 from ucpo.envs.navigation.names import NAMES
+from ucpo.envs.navigation.tasks import arena
 from ucpo.envs.registry import make_task
 from ucpo.errors import UsageError
 from ucpo.stock import Start
@@ -43,7 +45,7 @@ def test_a_hazard_costs_up_to_its_rim(task):
     goal = task("PointGoal1")
     x, y = goal.world.objects[0, goal.world.spans["hazards"]][0]
     for distance, cost in ((0.1999, 1.0), (0.2001, 0.0)):
-        put_point(goal, x + distance, y)
+        put_point(goal, x + 0.6 * distance, y - 0.8 * distance)
         assert goal.judge().costs[0, 0] == cost
 
 
@@ -85,6 +87,19 @@ def test_a_sleeping_vase_wakes_when_it_is_hit(task):
     assert sum(costs) > 5
     moved = goal.world.objects[0, goal.world.spans["vases"]][0]
     assert np.linalg.norm(moved - (x, y)) > 0.01
+
+
+@pytest.mark.parametrize("name", ["PointGoal2", "CarGoal2", "PointPush2", "CarPush1"])
+def test_sleeping_objects_look_and_cost_as_resting_ones_do(task, name):
+    asleep, awake = task(name, seed=5, sleep=True), task(name, seed=5, sleep=False)
+    own = asleep.arena.robot.sensor_size
+    for _ in range(60):
+        one, other = asleep.advance(STILL), awake.advance(STILL)
+        np.testing.assert_array_equal(one.costs, other.costs)
+        np.testing.assert_allclose(one.reward, other.reward, rtol=0, atol=2e-6)
+        lidar = asleep.observation[:, own:], awake.observation[:, own:]
+        np.testing.assert_allclose(*lidar, rtol=0, atol=1e-6)
+    assert awake.world.data[0].ncon > 0 and asleep.world.data[0].ntree_awake == 1
 
 
 def test_pressing_the_goal_button_pays_and_hides_the_buttons_for_ten_steps(task):
@@ -174,12 +189,13 @@ def test_a_blown_up_simulation_ends_the_episode_without_reward_or_cost(
     speed, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)  # MuJoCo writes a log there
-    batch = NavigationTask(2, "SafetyPointGoal1-v0", threads=1)
+    batch = NavigationTask(2, "SafetyPointGoal2-v0", threads=1)
     before = batch.begin(np.array([0, 1]), [0, 1])
-    batch.world.data[0].qvel[0] = speed
+    batch.world.data[0].qvel[3] = speed  # of a vase: moving costs something
     out = batch.advance(np.zeros((2, 2)))
     assert out.terminated.tolist() == [True, False] and not out.truncated.any()
     assert out.reward[0] == 0.0 and out.costs[0, 0] == 0.0
+    assert not any(charged[0] for charged in batch.charged.values())
     np.testing.assert_array_equal(out.successor[0], before[0])
     assert np.isfinite(out.successor).all()
     batch.begin(np.array([0]), [0])
@@ -290,10 +306,35 @@ def test_gymnasium_accepts_the_single_environments(name):
 def test_without_a_seed_the_random_numbers_go_on():
     env = gymnasium.make("ucpo/SafetyPointGoal1-v0")
     first, _ = env.reset(seed=3)
+    env.step(np.zeros(2))
     second, _ = env.reset()
+    world = env.unwrapped.task.world
+    stream, rules = layout.Stream(3), env.unwrapped.task.rules
+    drawn = layout.draw(rules, stream)
+    layout.redraw(rules, stream, 1, np.vstack([drawn.robot, drawn.objects]))
+    stream.idle()
+    np.testing.assert_array_equal(world.position[0, :2], layout.draw(rules, stream).robot)
     again, _ = env.reset(seed=3)
     assert (first == again).all() and (first != second).any()
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "constrained"),
+    [
+        ("Goal1", {"hazards"}),
+        ("Goal2", {"hazards", "vases"}),
+        ("Button0", set()),
+        ("Button1", {"buttons", "hazards", "gremlins"}),
+        ("Push1", {"hazards"}),
+        ("Push2", {"hazards", "pillars"}),
+        ("Circle2", {"sigwalls"}),
+    ],
+)
+def test_the_total_is_made_of_the_right_kinds(name, constrained):
+    for robot in ("Point", "Car"):
+        objects = arena(f"Safety{robot}{name}-v0").objects
+        assert {each.kind for each in objects if each.constrained} == constrained
 
 
 def test_importing_the_package_loads_neither_mujoco_nor_torch():
@@ -305,12 +346,26 @@ def test_importing_the_package_loads_neither_mujoco_nor_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def assert_keeps_out(task, row):
+    """A layout just drawn, with the goal where it is now, leaves everything the room it needs."""
+    radii = task.rules.keepout[:, None] + task.rules.keepout[None]
+    np.fill_diagonal(radii, 0.0)
+    if task.arena.aim == "Button":  # the goal stands on a button
+        goal = 1 + task.world.spans["goal"].start
+        radii[goal] = radii[:, goal] = 0.0
+    places = np.vstack([task.world.position[row, :2], task.world.objects[row]])
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    assert (gaps >= radii - 1e-12).all()
+
+
 def soak(steps_per_task):
     for index, name in enumerate(NAMES):
         task = NavigationTask(8, name)
         random = np.random.default_rng(index)
         starts = (Start(int(random.integers(2**31)), np.zeros(1)) for _ in itertools.count())
         task.reset(starts)
+        for row in range(8):
+            assert_keeps_out(task, row)
         held = random.uniform(-1, 1, (8, 2))
         for step in range(steps_per_task // 8):
             if step % 5 == 0:
@@ -318,6 +373,8 @@ def soak(steps_per_task):
             out = task.step(held)
             assert np.isfinite(out.successor).all() and np.isfinite(out.obs).all()
             assert not out.terminated.any()
+            for row in out.episodes.rows:
+                assert_keeps_out(task, row)
         task.close()
 
 

@@ -1,5 +1,7 @@
 """The tasks against recordings of the original ones, from every recorded state."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,3 +41,21 @@ def test_an_error_above_tolerance_is_found_and_named():
 
 def test_contact_tolerances_do_not_excuse_the_state_alone():
     assert parity.Field("judged reward", np.array([2e-6]), [(0, 0)]).tolerance == parity.EXACT
+
+
+def test_the_command_fails_when_a_recording_is_not_reproduced(tmp_path):
+    with np.load(GOLDEN / "SafetyPointCircle1-v0.npz") as file:
+        arrays = dict(file)
+    command = [sys.executable, "benchmarks/parity.py", "--brief"]
+    for change, code in ((0.0, 0), (1e-5, 1)):
+        arrays["s0/reward"] = arrays["s0/reward"] + change
+        np.savez_compressed(tmp_path / "recording.npz", **arrays)
+        run = subprocess.run(
+            [*command, str(tmp_path / "recording.npz")],
+            cwd=GOLDEN.parents[1],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == code, run.stderr
+        assert ("ABOVE TOLERANCE" in run.stdout) == bool(code)

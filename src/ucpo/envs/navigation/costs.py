@@ -28,9 +28,9 @@ def indicators(world: World, aim: Aim) -> dict[str, Bools]:
 
 
 def _hazards(world: World, aim: Aim) -> dict[str, Bools]:
-    offsets = world.objects[:, world.spans["hazards"]] - world.position[:, None, :2]
-    distance = np.sqrt((offsets**2).sum(-1))
-    return {"hazards": (distance < world.arena.of("hazards").size).any(axis=-1)}
+    span = world.spans["hazards"]
+    distance = geometry.nearest(world.objects, span.start, span.stop, world.position)
+    return {"hazards": distance < world.arena.of("hazards").size}
 
 
 def _vases(world: World, aim: Aim) -> dict[str, Bools]:

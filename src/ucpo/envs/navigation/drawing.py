@@ -75,7 +75,7 @@ def picture(
     pixels: int = 320,
     caption: str = "",
 ) -> Image.Image:
-    """Draw a scene.
+    """Draw a scene, wide enough to show all of the path.
 
     Args:
         seen: What to draw.
@@ -84,7 +84,8 @@ def picture(
         pixels: Width and height of the picture.
         caption: A line of text at the top.
     """
-    pen = _Pen(seen.half_width, pixels)
+    far = max((abs(number) for point in path for number in point), default=0.0)
+    pen = _Pen(max(seen.half_width, far + 0.3), pixels)
     for shape in sorted(seen.shapes, key=lambda shape: _ORDER.index(shape.kind)):
         pen.shape(shape)
     pen.path(path, costly)

@@ -108,13 +108,14 @@ class NavigationTask(VectorTask):
         reward, self.reached = self.aim.reward(self.world)
         self.charged = costs.indicators(self.world, self.aim)
         self.aim.tick()
-        charges = np.empty((self.num_envs, len(self.spec.cost_names)))
-        for column, name in enumerate(self.spec.cost_names):
-            charges[:, column] = self.charged[name]
         terminated = self.world.broken.copy()
         if terminated.any():
             reward[terminated] = 0.0
-            charges[terminated] = 0.0
+            for charged in self.charged.values():
+                charged[terminated] = False
+        charges = np.empty((self.num_envs, len(self.spec.cost_names)))
+        for column, name in enumerate(self.spec.cost_names):
+            charges[:, column] = self.charged[name]
         for stream in self.streams:
             stream.idle()
         if self.reached.any():
