@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -49,19 +49,20 @@ def record(
     camera: str | None = None,
     **options: Any,
 ) -> Watched:
-    """Play one episode of a navigation task and write it as an animated GIF.
+    """Play one episode of a navigation or velocity task and write it as an animated GIF.
 
     Args:
         task_name: For example ``SafetyPointGoal1-v0``.
         act: The policy.
         path: Where the picture goes; must end in ``.gif``.
         budget: What the episode may cost, one number or one per cost.
-        seed: Of the layout.
+        seed: Of the episode.
         costs: Names of the costs, as in `ucpo.envs.registry.make_task`.
         max_steps: Environment steps to show at most; the whole episode by default.
         every: Environment steps between pictures.
         pixels: Width and height.
-        camera: None draws from above without OpenGL; ``overview``, ``track`` or ``vision`` render.
+        camera: Navigation: None draws from above without OpenGL; ``overview``, ``track`` or
+            ``vision`` render. Velocity tasks are always rendered, from the side.
         options: Passed on to the task.
     """
     target = Path(path)
@@ -69,13 +70,14 @@ def record(
         raise UsageError(f"a moving picture is written as .gif, got {target.name!r}")
     if every < 1:
         raise UsageError(f"every must be at least 1, got {every}")
+    family = family_of(task_name)
+    if family not in ("navigation", "velocity"):
+        raise UsageError(f"only navigation and velocity tasks can be watched, not {task_name}")
     task: Any = make_task(task_name, 1, costs=costs, **options)
-    if family_of(task_name) != "navigation":
-        raise UsageError(f"only navigation tasks can be watched, {task_name} is not one")
-    view = _View(task, pixels, camera)
+    artist = _artist(task, family, pixels, camera)
     first = np.broadcast_to(stocks.initial(budget), len(task.spec.cost_names))
     obs, stock = task.reset(repeat(Start(seed, first)))
-    view.look(0.0, np.zeros(len(first)), first)
+    frames = [artist.picture(0.0, np.zeros(len(first)), first)]
     returns, paid, steps = 0.0, np.zeros(len(first)), 0
     ended = False
     while not ended and steps != max_steps:
@@ -85,61 +87,91 @@ def record(
         paid += step.costs[0]
         steps += 1
         if not ended:  # a row that ended already shows the next episode
-            view.follow(bool(step.costs[0].any()))
+            artist.follow(bool(step.costs[0].any()))
             if steps % every == 0:
-                view.look(returns, paid, first)
+                frames.append(artist.picture(returns, paid, first))
         obs, stock = step.obs, step.stock
-    view.write(target, every)
+    _write(frames, target, every * task.world.seconds)
+    artist.close()
     task.close()
-    return Watched(returns, tuple(paid.tolist()), steps, len(view.frames))
+    return Watched(returns, tuple(paid.tolist()), steps, len(frames))
 
 
-class _View:
-    """Pictures of the only environment of a task, and the path it has taken."""
+class _Artist(Protocol):
+    """Makes pictures of the only environment of a task."""
 
-    def __init__(self, task: NavigationTask, pixels: int, camera: str | None) -> None:
+    def follow(self, cost: bool) -> None: ...
+    def picture(self, returns: float, paid: Floats, first: Floats) -> Image.Image: ...
+    def close(self) -> None: ...
+
+
+class _FromAbove:
+    """Draws a navigation task and the path its robot has taken."""
+
+    def __init__(self, task: NavigationTask, pixels: int) -> None:
         self.task = task
         self.pixels = pixels
-        self.frames: list[Image.Image] = []
         self.path: list[tuple[float, float]] = []
         self.costly: list[bool] = []
-        self.renderer: Any = None
-        if camera is not None:
-            from ucpo.envs.navigation.rendering import Renderer
-
-            self.renderer = Renderer(task.world, pixels, pixels, camera)
 
     def follow(self, cost: bool) -> None:
         x, y, _ = self.task.world.position[0].tolist()
         self.path.append((x, y))
         self.costly.append(cost)
 
-    def look(self, returns: float, paid: Floats, first: Floats) -> None:
-        from PIL import Image
-
+    def picture(self, returns: float, paid: Floats, first: Floats) -> Image.Image:
         from ucpo.envs.navigation.drawing import picture, scene
 
-        if self.renderer is not None:
-            self.frames.append(Image.fromarray(self.renderer.image(0)))
-            return
         spent = ", ".join(
             f"{name} {cost:.0f} of {-limit:g}"
             for name, cost, limit in zip(self.task.spec.cost_names, paid, first, strict=True)
         )
         caption = f"return {returns:.1f}   {spent}"
-        shown = picture(scene(self.task), self.path, self.costly, self.pixels, caption)
-        self.frames.append(shown.quantize(64))
+        return picture(scene(self.task), self.path, self.costly, self.pixels, caption).quantize(64)
 
-    def write(self, target: Path, every: int) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        seconds = every * 10 * self.task.arena.robot.timestep
-        self.frames[0].save(
-            target,
-            save_all=True,
-            append_images=self.frames[1:],
-            duration=max(20, round(1000 * seconds)),
-            loop=0,
-            optimize=True,
-        )
-        if self.renderer is not None:
-            self.renderer.close()
+    def close(self) -> None:
+        pass
+
+
+class _Rendered:
+    """Shows what MuJoCo's renderer shows."""
+
+    def __init__(self, renderer: Any) -> None:
+        self.renderer = renderer
+
+    def follow(self, cost: bool) -> None:
+        pass
+
+    def picture(self, returns: float, paid: Floats, first: Floats) -> Image.Image:
+        from PIL import Image
+
+        return Image.fromarray(self.renderer.image(0))
+
+    def close(self) -> None:
+        self.renderer.close()
+
+
+def _artist(task: Any, family: str, pixels: int, camera: str | None) -> _Artist:
+    if family == "velocity":
+        from ucpo.envs.velocity.rendering import Renderer as FromTheSide
+
+        if camera is not None:
+            raise UsageError(f"{task.spec.name} is shown from the side; leave out the camera")
+        return _Rendered(FromTheSide(task.world, pixels, pixels))
+    if camera is None:
+        return _FromAbove(task, pixels)
+    from ucpo.envs.navigation.rendering import Renderer
+
+    return _Rendered(Renderer(task.world, pixels, pixels, camera))
+
+
+def _write(frames: list[Image.Image], target: Path, seconds: float) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    frames[0].save(
+        target,
+        save_all=True,
+        append_images=frames[1:],
+        duration=max(20, round(1000 * seconds)),
+        loop=0,
+        optimize=True,
+    )

@@ -83,10 +83,10 @@ def test_a_moving_picture_ends_with_its_episode(tmp_path):
     assert stocks[0].tolist() == [[-3.0, -7.0]]
 
 
-def test_only_gifs_of_navigation_tasks_are_written(tmp_path):
+def test_only_gifs_of_robots_are_written(tmp_path):
     with pytest.raises(UsageError, match=r"written as \.gif"):
         record("SafetyPointGoal1-v0", lambda obs, stock: None, tmp_path / "episode.avi")
-    with pytest.raises(UsageError, match="only navigation tasks"):
+    with pytest.raises(UsageError, match="only navigation and velocity tasks"):
         record("Courier-v0", lambda obs, stock: None, tmp_path / "episode.gif")
 
 

@@ -41,6 +41,7 @@ class World:
         self.arena = arena
         self.model = models.build(arena, sleep)
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
+        self.seconds = SUBSTEPS * self.model.opt.timestep  # per environment step
         total = sum(objects.count for objects in arena.objects)
         self.spans: dict[str, slice] = {}
         first = 0
