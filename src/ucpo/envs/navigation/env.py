@@ -6,12 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from ucpo.envs import limits
 from ucpo.envs.interface import Arrays, Bools, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.envs.navigation import costs, layout, sensors, tasks
 from ucpo.envs.navigation.aims import AIMS
 from ucpo.envs.navigation.world import World
 from ucpo.errors import UsageError, nearest
 from ucpo.problem import Floats
+
+SPEED_LIMIT = 0.5
+"""In m/s; the robots reach 0.8 (Car) and more (Point)."""
 
 
 class NavigationTask(VectorTask):
@@ -26,6 +30,8 @@ class NavigationTask(VectorTask):
         constrained: Collection[str] | None = None,
         extent: float | None = None,
         max_episode_steps: int | None = None,
+        speed_limit: float = SPEED_LIMIT,
+        control_limit: float = limits.CONTROL_LIMIT,
         sleep: bool | None = None,
         threads: int | None = None,
     ) -> None:
@@ -35,22 +41,26 @@ class NavigationTask(VectorTask):
             num_envs: Environments in the batch.
             name: For example ``SafetyPointGoal1-v0``.
             cost_names: Costs to report, one column each: ``cost`` is the total, the others are
-                named after the objects, e.g. ``("hazards", "vases")``.
+                named after the objects, e.g. ``("hazards", "vases")``. ``speed`` is 1 if the robot
+                is faster than `speed_limit`, ``control`` if the mean squared action is above
+                `control_limit`; ``speed_excess`` (m/s) and ``control_excess`` are by how much.
             counts: See `ucpo.envs.navigation.tasks.arena`, like the three that follow.
             constrained: Kinds whose costs make up the total.
             extent: Half-width of the square objects are placed in.
             max_episode_steps: Environment steps after which an episode is truncated.
+            speed_limit: Of ``speed`` and ``speed_excess``, in m/s.
+            control_limit: Of ``control`` and ``control_excess``, between 0 and 1.
             sleep: Whether objects at rest leave the computation until something touches them; by
                 default where objects rest, that is everywhere but among gremlins.
             threads: Threads the physics may use; by default one per processor, at most one per
                 environment.
         """
         self.arena = tasks.arena(name, counts, constrained, extent, max_episode_steps)
+        known = [*self.arena.cost_names, *limits.NAMES]
         for cost in cost_names:
-            if cost not in self.arena.cost_names:
-                raise UsageError(
-                    f"{name} has no cost {cost!r}; {nearest(cost, list(self.arena.cost_names))}"
-                )
+            if cost not in known:
+                raise UsageError(f"{name} has no cost {cost!r}; {nearest(cost, known)}")
+        self.limits = limits.Limits(speed_limit, control_limit)
         super().__init__(
             TaskSpec(
                 name=name,
@@ -72,12 +82,13 @@ class NavigationTask(VectorTask):
         self.observation = np.zeros((num_envs, self.arena.observation_size))
         """Of every environment, in double precision."""
         self.charged: dict[str, Bools] = {}
-        """Every cost of the last step, by name."""
+        """Every cost of the last step by kind of object, and the total."""
         self.reached = np.zeros(num_envs, np.bool_)
         """Whether the last step reached a goal."""
         observed = [self.world.spans[each.kind] for each in self.arena.objects if each.observed]
         self._blocks = np.array([(span.start, span.stop) for span in observed])
         self._lidar = np.zeros((num_envs, 16 * len(observed)))
+        self._actions: Floats = np.zeros((num_envs, 2))
 
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
         """Start episodes whose layouts are those of the original for these seeds."""
@@ -99,7 +110,8 @@ class NavigationTask(VectorTask):
         If the physics fails, the episode terminates there: the step pays and costs nothing, and the
         observation stays what it was.
         """
-        self.world.step(np.minimum(np.maximum(actions, -1.0), 1.0))
+        self._actions = np.minimum(np.maximum(actions, -1.0), 1.0)
+        self.world.step(self._actions)
         return self.judge()
 
     def judge(self) -> Outcome:
@@ -115,7 +127,9 @@ class NavigationTask(VectorTask):
                 charged[terminated] = False
         charges = np.empty((self.num_envs, len(self.spec.cost_names)))
         for column, name in enumerate(self.spec.cost_names):
-            charges[:, column] = self.charged[name]
+            limited = name in limits.NAMES
+            charges[:, column] = self.limits.charge(name, self) if limited else self.charged[name]
+        charges[terminated] = 0.0
         for stream in self.streams:
             stream.idle()
         if self.reached.any():
@@ -129,6 +143,17 @@ class NavigationTask(VectorTask):
             terminated=terminated,
             truncated=~terminated & (self.steps >= self.arena.max_episode_steps),
         )
+
+    def speed(self) -> Floats:
+        """Of the robots' origins, in m/s, (n,)."""
+        velocimeter = self.world.sensors[:, 3:6]
+        speed: Floats = np.sqrt(np.square(velocimeter).sum(-1))
+        return speed
+
+    def effort(self) -> Floats:
+        """Mean squared action of the last step, (n,)."""
+        effort: Floats = np.square(self._actions).mean(-1)
+        return effort
 
     def observe(self) -> Floats:
         """Observations of all environments as they stand, float64 of shape (n, obs)."""

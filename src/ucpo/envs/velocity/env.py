@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ucpo.envs import limits
 from ucpo.envs.interface import Arrays, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.envs.velocity.runners import MAX_EPISODE_STEPS, RUNNERS
 from ucpo.envs.velocity.world import World
 from ucpo.errors import UsageError, nearest
 from ucpo.problem import Floats
 
-COST_NAMES = ("cost", "speed", "speed_excess", "control", "control_excess")
-CONTROL_LIMIT = 0.25
-"""Mean squared control, as a share of what is possible, from which effort is charged."""
+COST_NAMES = ("cost", *limits.NAMES)
 
 
 class VelocityTask(VectorTask):
@@ -26,7 +25,7 @@ class VelocityTask(VectorTask):
         name: str = "SafetyHopperVelocity-v1",
         cost_names: Sequence[str] = ("cost",),
         speed_limit: float | None = None,
-        control_limit: float = CONTROL_LIMIT,
+        control_limit: float = limits.CONTROL_LIMIT,
         max_episode_steps: int = MAX_EPISODE_STEPS,
         threads: int | None = None,
     ) -> None:
@@ -50,9 +49,10 @@ class VelocityTask(VectorTask):
         for cost in cost_names:
             if cost not in COST_NAMES:
                 raise UsageError(f"{name} has no cost {cost!r}; {nearest(cost, list(COST_NAMES))}")
-        if not 0.0 <= control_limit < 1.0:
-            raise UsageError(f"control_limit must be from 0 to below 1, got {control_limit}")
         self.runner = RUNNERS[name]
+        self.limits = limits.Limits(
+            self.runner.speed_limit if speed_limit is None else speed_limit, control_limit
+        )
         self.world = World(self.runner, num_envs, threads)
         low, high = self.world.model.actuator_ctrlrange.T
         super().__init__(
@@ -66,8 +66,6 @@ class VelocityTask(VectorTask):
             ),
             num_envs,
         )
-        self.speed_limit = self.runner.speed_limit if speed_limit is None else speed_limit
-        self.control_limit = control_limit
         self.steps = np.zeros(num_envs, np.int64)  # made in the episodes under way
         self.observation: Floats = np.zeros((num_envs, self.runner.observation_size))
         """Of every environment, in double precision."""
@@ -75,13 +73,6 @@ class VelocityTask(VectorTask):
         """Along x and y over the last step, in m/s."""
         self._range = high  # symmetric in all six
         self._controls: Floats = np.zeros((num_envs, len(high)))
-        self._limits = {
-            "cost": (self._speed, self.runner.speed_limit, _whether),
-            "speed": (self._speed, self.speed_limit, _whether),
-            "speed_excess": (self._speed, self.speed_limit, _by_how_much),
-            "control": (self._effort, control_limit, _whether),
-            "control_excess": (self._effort, control_limit, _by_how_much),
-        }
 
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
         """Start episodes with the noise the original draws for these seeds."""
@@ -144,8 +135,21 @@ class VelocityTask(VectorTask):
 
     def charge(self, name: str) -> Floats:
         """A cost of the last step by name, chosen or not, (n,)."""
-        measure, limit, above = self._limits[name]
-        return above(measure(), limit)
+        if name == "cost":
+            return (self.speed() > self.runner.speed_limit).astype(np.float64)
+        return self.limits.charge(name, self)
+
+    def speed(self) -> Floats:
+        """Over the last step, in m/s, in the directions that count, (n,)."""
+        x, y = self.velocity.T
+        speed: Floats = np.sqrt(x * x + y * y) if self.runner.planar else x
+        return speed
+
+    def effort(self) -> Floats:
+        """Mean squared control of the last step as a share of what is possible, (n,)."""
+        shares = self._controls.clip(-self._range, self._range) / self._range
+        effort: Floats = np.square(shares).mean(-1)
+        return effort
 
     def close(self) -> None:
         """End the threads."""
@@ -164,27 +168,8 @@ class VelocityTask(VectorTask):
         self.steps[row] = state["steps"]
         self.observation[row] = state["observation"]
 
-    def _speed(self) -> Floats:
-        x, y = self.velocity.T
-        speed: Floats = np.sqrt(x * x + y * y) if self.runner.planar else x
-        return speed
-
-    def _effort(self) -> Floats:
-        shares = self._controls.clip(-self._range, self._range) / self._range
-        effort: Floats = np.square(shares).mean(-1)
-        return effort
-
     def _observe(self, rows: int | slice) -> Floats:
         world, clip = self.world, self.runner.velocity_clip
         qvel = world.qvel[rows] if clip is None else np.clip(world.qvel[rows], -clip, clip)
         parts = (world.qpos[rows, ..., self.runner.hidden :], qvel, world.forces[rows])
         return np.concatenate(parts, axis=-1)
-
-
-def _whether(values: Floats, limit: float) -> Floats:
-    return (values > limit).astype(np.float64)
-
-
-def _by_how_much(values: Floats, limit: float) -> Floats:
-    excess: Floats = np.maximum(values - limit, 0.0)
-    return excess
