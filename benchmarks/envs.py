@@ -63,6 +63,16 @@ def main() -> None:
     parser.add_argument("--slices", type=int, default=40, help="turns per measurement")
     parser.add_argument("--no-sleep", action="store_true", help="compute resting objects too")
     options = parser.parse_args()
+    running = [name for name in options.tasks if name in envs_velocity.NAMES]
+    options.tasks = [name for name in options.tasks if name not in running]
+    if options.tasks:
+        navigation(options)
+    if running:
+        envs_velocity.report(running, options.slices)
+
+
+def navigation(options: argparse.Namespace) -> None:
+    """Print the table of the navigation tasks."""
     sleep = False if options.no_sleep else None
     threads = len(os.sched_getaffinity(0))
     print(f"MuJoCo {mujoco.__version__}, Python {platform.python_version()}, {threads} processors")
@@ -70,8 +80,6 @@ def main() -> None:
         f"| task | batch 1 | batch 8 | batch 8, {threads} threads | physics only | share "
         "| reset [ms] | original | its reset [ms] | speed-up per core |\n" + "|---" * 10 + "|"
     )
-    running = [name for name in options.tasks if name in envs_velocity.NAMES]
-    options.tasks = [name for name in options.tasks if name not in running]
     shares, speedups = [], []
     for name in options.tasks:
         alone, _, _ = measure(name, 1, 1, options.slices, sleep)
@@ -85,13 +93,9 @@ def main() -> None:
             speedups.append(batch / peer)
             row += [f"{peer:,.0f}", f"{1e3 * peer_reset:,.0f}", f"{speedups[-1]:.0f}x"]
         print("| " + " | ".join(row + ["-"] * (10 - len(row))) + " |", flush=True)
-    if shares:
-        mean = geometric_mean(shares)
-        print(f"geometric mean of the shares {mean:.2f}, smallest {min(shares):.2f}")
+    print(f"geometric mean of the shares {geometric_mean(shares):.2f}, smallest {min(shares):.2f}")
     if speedups:
         print(f"geometric mean of the speed-ups {geometric_mean(speedups):.1f}")
-    if running:
-        envs_velocity.report(running, options.slices)
 
 
 def measure(
