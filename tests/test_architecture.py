@@ -14,7 +14,7 @@ FORBIDDEN = {
     "envs": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
     "agents": {"ucpo.training", "ucpo.run", "ucpo.evaluation", "ucpo.journal"},
     "stats.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
-    "reports.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
+    "reports": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
     "evaluation.py": {"ucpo.training", "ucpo.run"},
 }
 

@@ -72,6 +72,7 @@ def test_an_existing_folder_is_refused_untouched(tmp_path):
 
 def test_an_interrupt_ends_cleanly_with_the_policy_saved(tmp_path):
     agent = UCP("Courier-v0", **{**QUICK, "env_steps": 10_000_000})
+    before = signal.getsignal(signal.SIGINT)
 
     def interrupt():
         while agent.agent.updates < 5:
@@ -82,7 +83,7 @@ def test_an_interrupt_ends_cleanly_with_the_policy_saved(tmp_path):
     agent.learn(run=tmp_path / "run", show=False)
     assert agent.interrupted
     assert 0 < load(tmp_path / "run").info.env_steps < 10_000_000
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_error_in_the_task_still_saves_the_policy(tmp_path):

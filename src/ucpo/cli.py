@@ -115,17 +115,15 @@ class Tasks:
 
         from ucpo.envs.registry import TASKS, make_task
 
-        shown = Table("task", "observation", "action", "costs", "time limit", "what it is")
+        shown = Table(box=None, padding=(0, 2, 0, 0))
+        shown.add_column("task", no_wrap=True)
+        for head in ("obs", "act", "limit"):
+            shown.add_column(head, justify="right")
+        shown.add_column("what it is")
         for name, entry in TASKS.items():
             spec = make_task(name, 1).spec
-            shown.add_row(
-                name,
-                str(spec.observation_size),
-                str(spec.action_size),
-                ", ".join(spec.cost_names),
-                str(spec.max_episode_steps),
-                entry.summary,
-            )
+            sizes = (spec.observation_size, spec.action_size, spec.max_episode_steps)
+            shown.add_row(name, *map(str, sizes), entry.summary)
         Console().print(shown)
         _say(
             "Any Gymnasium environment that reports a cost works too: "

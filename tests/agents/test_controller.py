@@ -108,7 +108,7 @@ def test_files_that_are_no_policies_are_refused(policy_file, tmp_path):
         load(policy_file)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_mutated_files_load_as_policies_or_are_refused(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz")

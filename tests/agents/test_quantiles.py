@@ -29,7 +29,7 @@ def test_levels_are_the_midpoints_of_equal_shares():
     assert levels(4).tolist() == [0.125, 0.375, 0.625, 0.875]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 1000),
     critics=st.integers(1, 3),

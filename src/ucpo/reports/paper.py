@@ -1,0 +1,87 @@
+"""Every number of the paper's result tables, for comparison.
+
+Means are over 5 training seeds with 1000 episodes each; ``ci95`` is half the 95 % Student-t
+interval over the seeds. Returns and costs are undiscounted sums over an episode.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import polars as pl
+
+from ucpo.errors import UsageError, nearest
+
+
+@dataclass(frozen=True)
+class Published:
+    """One entry of a table."""
+
+    return_mean: float
+    return_ci95: float
+    cost_mean: float
+    cost_ci95: float
+    cost_given_excess: float = math.nan
+    """E[cost | cost > 25], only for `tails`; not a number where the budget was never exceeded."""
+    frequency_of_excess: float = math.nan
+    """P(cost > 25), only for `tails`."""
+
+
+@cache
+def comparison() -> pl.DataFrame:
+    """UCP, at the budget its authors selected, and seven baselines on all 22 tasks (176 rows)."""
+    return _read("comparison")
+
+
+@cache
+def budgets() -> pl.DataFrame:
+    """UCP and its five variants on all 22 tasks at budgets 0, 5, 15 and 25 (528 rows)."""
+    return _read("budgets")
+
+
+@cache
+def tails() -> pl.DataFrame:
+    """Five methods on all 22 tasks at budget 25, with how they exceed it (110 rows).
+
+    Its intervals pool the episodes of all seeds and are narrower than those of the other tables.
+    """
+    return _read("tails")
+
+
+def lookup(method: str, task: str, budget: float | None = None) -> Published:
+    """What the paper reports for a method on a task.
+
+    Args:
+        method: As in the paper, e.g. ``UCP``, ``UCP-Mean``, ``PPOLag``; case does not matter.
+        task: Name of a task.
+        budget: 0, 5, 15 or 25; by default the entry of the comparison with the baselines.
+    """
+    return _entry(comparison() if budget is None else budgets(), method, task, budget)
+
+
+def lookup_tail(method: str, task: str) -> Published:
+    """What the paper reports on exceeding a budget of 25."""
+    return _entry(tails(), method, task, 25)
+
+
+def _read(name: str) -> pl.DataFrame:
+    content = (resources.files("ucpo") / "data" / f"{name}.csv").read_bytes()
+    return pl.read_csv(content)
+
+
+def _entry(rows: pl.DataFrame, method: str, task: str, budget: float | None) -> Published:
+    named = {each.lower(): each for each in rows["method"].unique()}
+    if method.lower() not in named:
+        raise UsageError(f"no method {method!r}; {nearest(method, list(named.values()))}")
+    found = rows.filter(pl.col("method") == named[method.lower()], pl.col("task") == task)
+    if found.is_empty():
+        raise UsageError(f"no task {task!r}; {nearest(task, rows['task'].unique().to_list())}")
+    if budget is not None:
+        found = found.filter(pl.col("budget") == budget)
+        if found.is_empty():
+            raise UsageError(f"the paper reports budgets 0, 5, 15 and 25, not {budget:g}")
+    entry = found.drop("method", "task", "budget", strict=False).to_dicts()[0]
+    return Published(**{key: math.nan if value is None else value for key, value in entry.items()})
