@@ -71,7 +71,7 @@ def test_an_episode_is_watched(elsewhere, capsys):
     main(["watch", "SafetyPointCircle1-v0", "--output", "seen.gif"])
     assert (elsewhere / "seen.gif").read_bytes()[:3] == b"GIF"
     assert "500 steps" in capsys.readouterr().err
-    assert "only navigation tasks" in fails(capsys, "watch", "Courier-v0")
+    assert "only navigation and velocity tasks" in fails(capsys, "watch", "Courier-v0")
 
 
 def test_the_illustration_prints_a_table_and_draws(elsewhere, capsys):

@@ -136,7 +136,7 @@ class Watch:
     """Write one episode of a task as a moving picture."""
 
     task: Positional[str]
-    """Name of a navigation task."""
+    """Name of a navigation or velocity task."""
     policy: str | None = None
     """Run folder or policy file; without one, actions are random."""
     budget: float = 25.0
@@ -146,7 +146,8 @@ class Watch:
     output: Path = Path("episode.gif")
     """Where the picture goes."""
     camera: Literal["overview", "track", "vision"] | None = None
-    """Render with MuJoCo from this camera; by default a drawing from above, without OpenGL."""
+    """Render with MuJoCo from this camera; by default a drawing from above, without OpenGL. The
+    velocity tasks are always rendered, from the side."""
 
     def __call__(self) -> None:
         """Play and write."""
