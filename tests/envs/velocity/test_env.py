@@ -204,14 +204,15 @@ def test_the_time_limit_truncates(name):
 
 def test_a_blown_up_simulation_ends_the_episode_without_reward_or_cost(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # MuJoCo writes a log there
-    batch = VelocityTask(2, full("HalfCheetah"), COST_NAMES, threads=1)
+    batch = VelocityTask(2, full("Hopper"), COST_NAMES, threads=1)
     batch.begin(np.arange(2), [0, 1])
-    push = np.full((2, 6), 0.9)
+    push = np.full((2, 3), 0.9)
     before = batch.advance(push).successor
     batch.world.data[0].qvel[0] = np.nan
     out = batch.advance(push)
     assert out.terminated.tolist() == [True, False] and not out.truncated.any()
     assert out.reward[0] == 0.0 and not out.costs[0].any() and out.costs[1].any()
+    assert not any(batch.charge(name)[0] for name in COST_NAMES) and not batch.velocity[0].any()
     np.testing.assert_array_equal(out.successor[0], before[0])
     batch.begin(ROW, [0])
     assert not batch.advance(push).terminated.any()
@@ -246,11 +247,12 @@ def test_starting_one_row_leaves_the_others_alone(task):
         ({"cost_names": ("sped",)}, "did you mean 'speed'"),
         ({"cost_names": ("hazards",)}, "has no cost 'hazards'; known: control, "),
         ({"control_limit": 1.0}, "control_limit must be from 0 to below 1"),
+        ({"num_envs": 0}, "num_envs must be at least 1"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_hint(options, message):
     with pytest.raises(UsageError, match=message):
-        VelocityTask(1, **options)
+        VelocityTask(**{"num_envs": 1, **options})
 
 
 def test_the_registry_makes_them_with_chosen_costs():

@@ -9,7 +9,7 @@ import numpy as np
 from ucpo.envs import limits
 from ucpo.envs.interface import Arrays, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.envs.velocity.runners import MAX_EPISODE_STEPS, RUNNERS
-from ucpo.envs.velocity.world import World
+from ucpo.envs.velocity.world import World, build
 from ucpo.errors import UsageError, nearest
 from ucpo.problem import Floats
 
@@ -53,8 +53,8 @@ class VelocityTask(VectorTask):
         self.limits = limits.Limits(
             self.runner.speed_limit if speed_limit is None else speed_limit, control_limit
         )
-        self.world = World(self.runner, num_envs, threads)
-        low, high = self.world.model.actuator_ctrlrange.T
+        model = build(self.runner)
+        low, high = model.actuator_ctrlrange.T
         super().__init__(
             TaskSpec(
                 name=name,
@@ -66,6 +66,7 @@ class VelocityTask(VectorTask):
             ),
             num_envs,
         )
+        self.world = World(self.runner, model, num_envs, threads)
         self.steps = np.zeros(num_envs, np.int64)  # made in the episodes under way
         self.observation: Floats = np.zeros((num_envs, self.runner.observation_size))
         """Of every environment, in double precision."""
@@ -110,7 +111,11 @@ class VelocityTask(VectorTask):
         runner, world = self.runner, self.world
         self.steps += 1
         self.velocity = (world.position - world.before) / world.seconds
-        self._controls = np.asarray(controls, np.float64)
+        self._controls = np.array(controls, np.float64)
+        broken = world.broken
+        if broken.any():  # where it is now says nothing about the step
+            self.velocity[broken] = 0.0
+            self._controls[broken] = 0.0
         reward = runner.forward_weight * self.velocity[:, 0] + runner.alive
         reward -= runner.control_weight * np.square(self._controls).sum(-1)
         costs = np.empty((self.num_envs, len(self.spec.cost_names)))
@@ -118,12 +123,9 @@ class VelocityTask(VectorTask):
             costs[:, column] = self.charge(name)
         terminated = ~runner.healthy(world.qpos, world.qvel)
         observed = self._observe(slice(None))
-        if world.broken.any():
-            broken = world.broken
-            terminated |= broken
-            reward[broken] = 0.0
-            costs[broken] = 0.0
-            observed[broken] = self.observation[broken]
+        terminated |= broken
+        reward[broken] = 0.0
+        observed[broken] = self.observation[broken]
         self.observation = observed
         return Outcome(
             successor=observed.astype(np.float32),

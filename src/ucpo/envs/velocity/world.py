@@ -27,9 +27,11 @@ class World:
     those of its last evaluation, slightly behind `qpos`. The original does so too.
     """
 
-    def __init__(self, runner: Runner, count: int, threads: int | None = None) -> None:
+    def __init__(
+        self, runner: Runner, model: mujoco.MjModel, count: int, threads: int | None = None
+    ) -> None:
         self.runner = runner
-        self.model = build(runner)
+        self.model = model
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
         self.seconds = runner.frame_skip * self.model.opt.timestep  # per environment step
         self.qpos = np.zeros((count, self.model.nq))
