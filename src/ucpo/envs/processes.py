@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import cloudpickle
 
 _PATIENCE = 5.0  # seconds that a process gets to end by itself
+# Not by forking this process: it may have threads, and forks of those can hang.
+_CLEAN = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
 class Host(Protocol):
@@ -53,6 +55,9 @@ class Here:
 class Elsewhere:
     """An environment in a process of its own.
 
+    As always with processes, a script that starts some must do so under
+    ``if __name__ == "__main__":``, because they import it.
+
     Args:
         make: Makes it, there. May be any function, a nameless one too.
         name: For messages.
@@ -60,8 +65,9 @@ class Elsewhere:
 
     def __init__(self, make: Callable[[], Any], name: str) -> None:
         self._name = name
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.Process(
+        context: Any = multiprocessing.get_context(_CLEAN)
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
             target=_serve, args=(theirs, cloudpickle.dumps(make)), name=name, daemon=True
         )
         self._process.start()
@@ -101,7 +107,8 @@ class Elsewhere:
     def _gone(self) -> RuntimeError:
         self._process.join(_PATIENCE)
         return RuntimeError(
-            f"the process of {self._name} ended unasked (exit code {self._process.exitcode})"
+            f"the process of {self._name} ended unasked (exit code {self._process.exitcode}); in a "
+            'script, start processes under if __name__ == "__main__":'
         )
 
 
