@@ -31,8 +31,8 @@ class GymnasiumTask(VectorTask):
         costs: Names of the costs to use, from ``info["costs"]`` (or ``"cost"`` for the total). By
             default the total if there is one, otherwise every named cost.
         asynchronous: Step each environment in a process of its own, at the same time, instead of
-            one after another. Pays for environments that take about a millisecond a step or more;
-            in a script, use it under ``if __name__ == "__main__":``.
+            one after another. Pays where a step takes much longer than passing its result between
+            processes; in a script, use it under ``if __name__ == "__main__":``.
     """
 
     def __init__(
