@@ -1,4 +1,5 @@
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -20,6 +21,23 @@ def test_shares_are_worked_on_at_once():
     shares = Shares(3, 3)
     meeting = threading.Barrier(3, timeout=10.0)  # breaks unless all three are there together
     shares.each(lambda mine: meeting.wait())
+    shares.close()
+
+
+@pytest.mark.parametrize(("seconds", "sharing"), [(0.0, False), (0.004, True)])
+def test_threads_are_used_by_default_only_where_the_work_is_worth_it(seconds, sharing, monkeypatch):
+    monkeypatch.setattr("ucpo.envs.threads.processors", lambda: 2)
+    shares = Shares(2)
+    workers = []
+
+    def work(mine):
+        time.sleep(seconds)
+        workers.append((threading.get_ident(), mine.tolist()))
+
+    for _ in range(15):
+        shares.each(work)
+    assert (len({worker for worker, _ in workers}) > 1) == sharing
+    assert sorted(row for _, rows in workers for row in rows) == [0] * 15 + [1] * 15
     shares.close()
 
 

@@ -52,8 +52,8 @@ class NavigationTask(VectorTask):
             control_limit: Of ``control`` and ``control_excess``, between 0 and 1.
             sleep: Whether objects at rest leave the computation until something touches them; by
                 default where objects rest, that is everywhere but among gremlins.
-            threads: Threads the physics may use; by default one per processor, at most one per
-                environment.
+            threads: Threads the physics may use; by default what pays, see
+                `ucpo.envs.threads.Shares`.
         """
         self.arena = tasks.arena(name, counts, constrained, extent, max_episode_steps)
         known = [*self.arena.cost_names, *limits.NAMES]

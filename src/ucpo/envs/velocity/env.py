@@ -41,8 +41,8 @@ class VelocityTask(VectorTask):
             speed_limit: Of ``speed`` and ``speed_excess``, in m/s; by default the original's.
             control_limit: Of ``control`` and ``control_excess``, between 0 and 1.
             max_episode_steps: Environment steps after which an episode is truncated.
-            threads: Threads the physics may use; by default one per processor, at most one per
-                environment.
+            threads: Threads the physics may use; by default what pays, see
+                `ucpo.envs.threads.Shares`.
         """
         if name not in RUNNERS:
             raise UsageError(f"no velocity task {name!r}; {nearest(name, list(RUNNERS))}")
