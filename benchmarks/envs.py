@@ -77,7 +77,7 @@ def navigation(options: argparse.Namespace) -> None:
     threads = len(os.sched_getaffinity(0))
     print(f"MuJoCo {mujoco.__version__}, Python {platform.python_version()}, {threads} processors")
     print(
-        f"| task | batch 1 | batch 8 | batch 8, {threads} threads | physics only | share "
+        "| task | batch 1 | batch 8 | batch 8, default threads | physics only | share "
         "| reset [ms] | original | its reset [ms] | speed-up per core |\n" + "|---" * 10 + "|"
     )
     shares, speedups = [], []

@@ -30,7 +30,7 @@ from ucpo.stock import Start
 
 SLICE = 200  # environment steps per turn
 HEADER = (
-    "| task | batch 1 | batch 8 | batch 8, {} threads (wall clock) | Gymnasium v4 | physics only "
+    "| task | batch 1 | batch 8 | batch 8, default threads | Gymnasium v4 | physics only "
     "| batch 8 / Gymnasium |\n" + "|---" * 7 + "|"
 )
 
@@ -50,7 +50,7 @@ def report(tasks: list[str], turns: int) -> None:
         f"MuJoCo {mujoco.__version__}, Gymnasium {gymnasium.__version__}, "
         f"Python {platform.python_version()}, {threads} processors"
     )
-    print(HEADER.format(threads))
+    print(HEADER)
     ratios = []
     for name in tasks:
         contestants = [
