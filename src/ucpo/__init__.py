@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ucpo.envs import navigation as _navigation
-from ucpo.envs import velocity as _velocity
+from ucpo.envs.registration import register_all
 
 if TYPE_CHECKING:
     from ucpo.agents.controller import Controller, Policy, load
@@ -46,8 +45,7 @@ __all__ = [
     "register_utility",
 ]
 
-_navigation.register()  # so that gymnasium.make("ucpo/SafetyPointGoal1-v0") works
-_velocity.register()
+register_all()  # so that gymnasium.make("ucpo/SafetyPointGoal1-v0") works
 
 
 def __getattr__(name: str) -> Any:
