@@ -157,3 +157,16 @@ def test_an_environment_of_ones_own_trains_from_a_function():
     agent = UCP(Thermostat, budget_range="0:9", **QUICK).learn(show=False)
     assert agent.agent.updates == 100
     assert agent.controller(5.0).act(np.zeros(2)).shape == (1,)
+
+
+def test_environments_in_processes_of_their_own_train_to_the_same_policy():
+    from tests.envs.test_adapters import Thermostat
+
+    options = {**QUICK, "env_steps": 480, "budget_range": "0:9", "num_envs": 2}
+    policies = []
+    for asynchronous in (False, True):
+        agent = UCP(Thermostat, asynchronous=asynchronous, **options).learn(show=False)
+        policies.append(agent.policy().act(np.zeros((1, 2)), np.full((1, 1), -3.0)))
+        agent.task.close()
+    assert agent.agent.updates == 40
+    assert policies[0] == policies[1]

@@ -182,6 +182,8 @@ class RunConfig:
     """Environment steps in total, over all environments together."""
     num_envs: int = 8
     """Environments stepped together; each iteration makes one step in each."""
+    asynchronous: bool = False
+    """Step environments that are not our own in processes of their own, at the same time."""
     updates: int = 1
     """Updates per iteration, once learning has begun."""
     random_steps: int = 30_000

@@ -76,7 +76,9 @@ class UCP:
     def _set_up(self, task: Task, config: RunConfig) -> None:
         self.config = config
         torch.set_num_threads(config.threads)
-        self.task = make_task(task, config.num_envs, config.costs or None)
+        self.task = make_task(
+            task, config.num_envs, config.costs or None, asynchronous=config.asynchronous
+        )
         self.grid = make_grid(config, self.task.spec)
         self.agent = make_agent(config, self.task.spec, self.grid)
         self._generator = np.random.default_rng([config.seed, 1])
