@@ -1,8 +1,9 @@
 """A run: a task, an agent and the folder their training leaves behind.
 
-agent = UCP("Courier-v0", seed=0)
-agent.learn()
-agent.controller(budget=5).act(obs)
+Example:
+    agent = UCP("Courier-v0", seed=0)
+    agent.learn()
+    agent.controller(budget=5).act(obs)
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
             window=config.multiplier.window,
         ),
         replay=Replay(
-            min(config.replay.capacity, max(config.env_steps, config.num_envs)),
+            config.replay.capacity,
             config.num_envs,
             spec.observation_size,
             spec.action_size,

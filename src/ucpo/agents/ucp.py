@@ -26,7 +26,7 @@ from ucpo.problem import Floats, Problem
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Step sizes and limits of the updates, as in section 2 of the algorithm's description."""
+    """Step sizes and limits of the updates; `ucpo.config` says what each of them does."""
 
     batch: int
     critic: float
