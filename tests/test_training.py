@@ -107,6 +107,12 @@ def test_learning_goes_on_where_it_stopped():
     assert (agent.agent.env_steps, agent.agent.updates) == (1200, 100)
 
 
+def test_learning_longer_than_configured_forgets_nothing_early():
+    agent = UCP("Courier-v0", **{**QUICK, "env_steps": 80, "random_steps": 800})
+    agent.learn(800, show=False)
+    assert len(agent.agent.replay) == 800
+
+
 def test_metrics_tell_costs_and_violations_by_band_of_budget(tmp_path):
     agent = learn(tmp_path / "run")
     last = {key: float(value) for key, value in rows(tmp_path / "run")[-1].items()}

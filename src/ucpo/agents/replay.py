@@ -49,7 +49,7 @@ class Replay:
         if capacity < num_envs:
             raise UsageError(f"replay capacity must be at least num_envs={num_envs}: {capacity}")
         rows, D, C, A = capacity // num_envs, observation_size, cost_size, action_size
-        # Zeros take no memory until they are written to, so a large capacity costs nothing early on.
+        # Zeros take no memory until they are written to: a large capacity costs nothing at first.
         self._before = np.zeros((rows, num_envs, D + C + A + C), np.float32)
         self._after = np.zeros((rows, num_envs, D + C), np.float32)
         self._gains = np.zeros((rows, num_envs, 1 + C), np.float32)  # reward, costs
