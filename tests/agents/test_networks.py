@@ -26,12 +26,10 @@ def generator(seed=0):
 def test_members_are_independent_networks_evaluated_together():
     together = body(members=3)
     obs, stock = torch.randn(5, 3), torch.randn(5, 1)
-    answers = together(obs, stock)
+    answers = together([obs], stock)
     for member in range(3):
         hidden = torch.cat([obs, stock / 10.0], 1)
-        for i, (weight, bias) in enumerate(
-            zip(together.layers.weights, together.layers.biases, strict=True)
-        ):
+        for i, (weight, bias) in enumerate(together.layers.stack()):
             hidden = hidden @ weight[member] + bias[member]
             hidden = torch.relu(hidden) if i < 2 else hidden
         torch.testing.assert_close(answers[member], hidden)
@@ -42,7 +40,7 @@ def test_networks_see_the_scaled_stock():
     obs = torch.randn(4, 3)
     coarse, fine = body(stock_scale=100.0), body(stock_scale=10.0)
     torch.testing.assert_close(
-        coarse(obs, torch.full((4, 1), -50.0)), fine(obs, torch.full((4, 1), -5.0))
+        coarse([obs], torch.full((4, 1), -50.0)), fine([obs], torch.full((4, 1), -5.0))
     )
 
 
@@ -50,15 +48,15 @@ def test_networks_see_the_scaled_stock():
 def test_a_hidden_stock_changes_nothing(features):
     blind = body(stock_size=0, stock_features=features)
     obs = torch.randn(4, 3)
-    assert torch.equal(blind(obs, torch.zeros(4, 1)), blind(obs, torch.full((4, 1), -20.0)))
+    assert torch.equal(blind([obs], torch.zeros(4, 1)), blind([obs], torch.full((4, 1), -20.0)))
 
 
 def test_stock_features_pass_through_a_layer_of_their_own():
     embedded = body(stock_features=16)
-    assert embedded.layers.weights[0].shape[1] == 3 + 16
-    assert embedded.embedding.weights[0].shape == (1, 1, 16)
+    assert embedded.layers.stack()[0][0].shape[1] == 3 + 16
+    assert embedded.embedding.stack()[0][0].shape == (1, 1, 16)
     obs = torch.randn(4, 3)
-    assert not torch.equal(embedded(obs, torch.zeros(4, 1)), embedded(obs, torch.ones(4, 1)))
+    assert not torch.equal(embedded([obs], torch.zeros(4, 1)), embedded([obs], torch.ones(4, 1)))
 
 
 def test_the_deviation_stays_in_its_range():
@@ -82,7 +80,8 @@ def test_log_probabilities_are_those_of_the_squashed_gaussian():
 
 def test_log_probabilities_stay_finite_far_out():
     actor = Actor(body())
-    actor.body.layers.biases[-1].data[..., :2] = 40.0
+    with torch.no_grad():
+        actor.body.layers.stack()[-1][1][..., :2] = 40.0
     sample = actor.sample(torch.randn(50, 3), torch.randn(50, 1), generator())
     assert torch.isfinite(sample.log_prob).all()
 

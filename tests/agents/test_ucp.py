@@ -223,9 +223,9 @@ def test_a_tuned_entropy_weight_rises_while_the_policy_is_too_certain():
 
 
 def test_gradients_are_clipped_for_the_reward_critics_together_and_each_cost_apart():
-    weights = [torch.zeros(4, 1, 1, requires_grad=True), torch.zeros(4, 1, 1, requires_grad=True)]
-    weights[0].grad = torch.tensor([3.0, 0.0, 0.3, 6.0]).reshape(4, 1, 1)
-    weights[1].grad = torch.tensor([0.0, 4.0, 0.4, 8.0]).reshape(4, 1, 1)
+    weights = [torch.zeros(4, 1, requires_grad=True), torch.zeros(4, 1, requires_grad=True)]
+    weights[0].grad = torch.tensor([3.0, 0.0, 0.3, 6.0]).reshape(4, 1)
+    weights[1].grad = torch.tensor([0.0, 4.0, 0.4, 8.0]).reshape(4, 1)
     clip_critics(weights, 1.0)
     assert weights[0].grad.flatten().tolist() == pytest.approx([0.6, 0.0, 0.3, 0.6], rel=1e-4)
     assert weights[1].grad.flatten().tolist() == pytest.approx([0.0, 0.8, 0.4, 0.8], rel=1e-4)

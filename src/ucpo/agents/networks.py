@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,32 +14,130 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class Layers(nn.Module):
-    """`members` multilayer perceptrons of one shape, evaluated as one batched product."""
+    """`members` multilayer perceptrons of one shape, evaluated as one batched product.
+
+    All parameters lie in one matrix with a row for each member: layer after layer, the weights
+    (in, out) and then the biases. One pass over it clips, one optimises, one follows.
+    """
 
     def __init__(
         self, members: int, sizes: Sequence[int], generator: torch.Generator, *, last: bool = True
     ) -> None:
         """Layers between consecutive `sizes`; ReLU between them, and after them unless `last`."""
         super().__init__()
-        self.weights = nn.ParameterList()
-        self.biases = nn.ParameterList()
-        for inputs, outputs in pairwise(sizes):
-            bound = 1.0 / math.sqrt(inputs)  # PyTorch's own default for linear layers
-            weight = torch.empty(members, inputs, outputs)
-            bias = torch.empty(members, 1, outputs)
-            self.weights.append(nn.Parameter(weight.uniform_(-bound, bound, generator=generator)))
-            self.biases.append(nn.Parameter(bias.uniform_(-bound, bound, generator=generator)))
-        # The same parameters as a plain list: walking a ParameterList is slow.
-        self._stack = list(zip(self.weights, self.biases, strict=True))
-        self._rectified = len(self._stack) - last  # how many layers a ReLU follows
+        self.sizes = tuple(sizes)
+        self.rectified = len(sizes) - 1 - last  # how many layers a ReLU follows
+        self._lengths = [n for i, o in pairwise(sizes) for n in (i * o, o)]
+        self.flat = nn.Parameter(torch.empty(members, sum(self._lengths)))
+        self._rows: tuple[int, list[list[tuple[Tensor, Tensor]]]] = (0, [])
+        with torch.no_grad():
+            for weight, bias in self.stack():
+                bound = 1.0 / math.sqrt(weight.shape[1])  # PyTorch's own default for linear layers
+                for part in (weight, bias):
+                    part.copy_(torch.empty(part.shape).uniform_(-bound, bound, generator=generator))
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """(members, batch, in) -> (members, batch, out)."""
-        for i, (weight, bias) in enumerate(self._stack):
-            inputs = torch.baddbmm(bias, inputs, weight)
-            if i < self._rectified:
-                inputs = torch.relu(inputs)
-        return inputs
+    def stack(self, row: Tensor | None = None) -> list[tuple[Tensor, Tensor]]:
+        """Weights (..., in, out) and biases (..., out) of each layer, as views.
+
+        Args:
+            row: Parameters of one member, (P,), or by default of all, (members, P).
+        """
+        row = self.flat if row is None else row
+        parts, lead = torch.split(row, self._lengths, dim=-1), row.shape[:-1]
+        return [
+            (weight.view(*lead, inputs, outputs), bias)
+            for weight, bias, (inputs, outputs) in zip(
+                parts[::2], parts[1::2], pairwise(self.sizes), strict=True
+            )
+        ]
+
+    def rows(self) -> list[list[tuple[Tensor, Tensor]]]:
+        """The layers of each member as views without history, kept because making them is slow."""
+        address = self.flat.data_ptr()
+        if self._rows[0] != address:
+            self._rows = address, [self.stack(row) for row in self.flat.detach().unbind()]
+        return self._rows[1]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Inputs side by side, (batch, k) or (members, batch, k) -> (members, batch, out)."""
+        if self.flat.device.type == "cpu" and not torch.compiler.is_compiling():
+            hidden: Tensor = _OneByOne.apply(self, self.flat, *inputs)  # type: ignore[no-untyped-call]
+            return hidden
+        hidden = _beside(inputs, len(self.flat))
+        for i, (weight, bias) in enumerate(self.stack()):
+            hidden = torch.baddbmm(bias[:, None], hidden, weight)
+            hidden = hidden.relu() if i < self.rectified else hidden
+        return hidden
+
+
+def _beside(inputs: Sequence[Tensor], members: int) -> Tensor:
+    """Inputs joined along their last axis, (members, batch, in), copied no more than needed."""
+    if any(part.dim() == 3 for part in inputs):
+        inputs = [part.expand(members, -1, -1) for part in inputs]
+    return torch.cat(list(inputs), dim=-1).expand(members, -1, -1)
+
+
+class _OneByOne(torch.autograd.Function):
+    """The same for a CPU, one member after the other: what a layer wrote is then still in the cache
+    when the next one reads it.
+
+    It also makes the gradient of only those inputs that ask for it (the actor's step needs the
+    critics' gradient with respect to the action alone), and writes the gradients of parameters
+    where they belong.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layers: Layers, flat: Tensor, *inputs: Tensor) -> Tensor:
+        first = _beside(inputs, len(flat))
+        output = flat.new_empty(*first.shape[:2], layers.sizes[-1])
+        seen: list[Tensor] = []
+        for stack, hidden, last in zip(layers.rows(), first.unbind(), output.unbind(), strict=True):
+            for i, (weight, bias) in enumerate(stack):
+                seen.append(hidden)
+                to = last if i + 1 == len(stack) else hidden.new_empty(len(hidden), len(bias))
+                hidden = torch.addmm(bias, hidden, weight, out=to)
+                if i < layers.rectified:
+                    hidden.relu_()
+        ctx.layers, ctx.shapes = layers, [part.shape for part in inputs]
+        ctx.save_for_backward(flat, output, *seen)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        flat, output, *seen = ctx.saved_tensors
+        layers, shapes, depth = ctx.layers, ctx.shapes, len(ctx.layers.sizes) - 1
+        _, learns, *asked = ctx.needs_input_grad
+        gradient = torch.empty_like(flat) if learns else None
+        answers = [
+            flat.new_empty(len(flat), *shape[-2:]) if wanted else None
+            for shape, wanted in zip(shapes, asked, strict=True)
+        ]
+        for member, (row, slope) in enumerate(
+            zip(flat.unbind(), upstream[0].unbind(), strict=True)
+        ):
+            hidden = [*seen[member * depth : (member + 1) * depth], output[member]]
+            stack = layers.stack(row)
+            slots = layers.stack(gradient[member]) if gradient is not None else []
+            for i in reversed(range(depth)):
+                if i < layers.rectified:
+                    slope = torch.ops.aten.threshold_backward(slope, hidden[i + 1], 0.0)
+                if slots:
+                    weight, bias = slots[i]
+                    torch.mm(hidden[i].T, slope, out=weight)
+                    torch.sum(slope, 0, out=bias)
+                if i:
+                    slope = torch.mm(slope, stack[i][0].T)
+            begin = 0
+            for answer, shape in zip(answers, shapes, strict=True):
+                end = begin + shape[-1]
+                if answer is not None:
+                    torch.mm(slope, stack[0][0][begin:end].T, out=answer[member])
+                begin = end
+        shared = [
+            answer.sum(0) if answer is not None and len(shape) == 2 else answer
+            for answer, shape in zip(answers, shapes, strict=True)
+        ]
+        return None, gradient, *shared
 
 
 class Body(nn.Module):
@@ -72,14 +170,12 @@ class Body(nn.Module):
             self.embedding = Layers(members, sizes, generator, last=False)
         self.layers = Layers(members, [inputs + wide, *hidden, outputs], generator)
 
-    def forward(self, inputs: Tensor, stock: Tensor) -> Tensor:
-        """(batch, inputs), (batch, C) in cost units -> (members, batch, outputs)."""
-        scaled = (stock[:, : self.stock_size] / self.stock_scale).expand(self.members, -1, -1)
+    def forward(self, inputs: Sequence[Tensor], stock: Tensor) -> Tensor:
+        """Parts of (batch, k), stock (batch, C) in cost units -> (members, batch, outputs)."""
+        scaled = stock[:, : self.stock_size] / self.stock_scale
         if self.embedding is not None:
             scaled = self.embedding(scaled)
-        result: Tensor = self.layers(
-            torch.cat([inputs.expand(self.members, -1, -1), scaled], dim=-1)
-        )
+        result: Tensor = self.layers(*inputs, scaled)
         return result
 
 
@@ -101,7 +197,7 @@ class Actor(nn.Module):
 
     def forward(self, obs: Tensor, stock: Tensor) -> tuple[Tensor, Tensor]:
         """Mean before tanh and logarithm of the standard deviation, (batch, action) each."""
-        mean, raw = self.body(obs, stock)[0].chunk(2, dim=-1)
+        mean, raw = self.body([obs], stock)[0].chunk(2, dim=-1)
         low, high = LOG_STD_RANGE
         return mean, low + 0.5 * (high - low) * (torch.tanh(raw) + 1.0)
 
@@ -132,5 +228,5 @@ class Critics(nn.Module):
 
     def forward(self, obs: Tensor, stock: Tensor, action: Tensor) -> Tensor:
         """Quantiles of the discounted sums to come, (2 + C, batch, N): rewards first."""
-        quantiles: Tensor = self.body(torch.cat([obs, action], dim=-1), stock)
+        quantiles: Tensor = self.body([obs, action], stock)
         return quantiles

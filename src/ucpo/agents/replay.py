@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numba
 import numpy as np
 import torch
 from torch import Tensor
@@ -56,8 +58,7 @@ class Replay:
         self._terminated = np.zeros((rows, num_envs), np.bool_)
         self._ended = np.zeros((rows, num_envs), np.bool_)
         self._splits = np.cumsum([D, C, A])
-        self._decay = (gamma ** np.arange(n_step)).astype(np.float32)
-        self._gamma = gamma
+        self._decay = (gamma ** np.arange(n_step + 1)).astype(np.float32)
         self._rows_written = 0
 
     def __len__(self) -> int:
@@ -83,18 +84,11 @@ class Replay:
 
     def windows(self, rows: Ints, envs: Ints) -> Batch:
         """The windows that begin at the given rows and environments, (batch,) each."""
-        total, n = len(self._ended), len(self._decay)
-        span = (rows[:, None] + np.arange(n)) % total  # (batch, n)
-        column = envs[:, None]
-        newest = (self._rows_written - 1) % total
-        stops = self._ended[span, column] | (span == newest)
-        inside = np.ones_like(stops)
-        np.logical_not(np.logical_or.accumulate(stops[:, :-1], axis=1), out=inside[:, 1:])
-        weight = inside * self._decay
-        gains = (self._gains[span, column] * weight[:, :, None]).sum(1)  # (batch, 1 + C)
-        length = inside.sum(1)
-        last = span[np.arange(len(rows)), length - 1]
-        discount = self._gamma**length * ~self._terminated[last, envs]
+        newest = (self._rows_written - 1) % len(self._ended)
+        gains = np.zeros((len(rows), self._gains.shape[2]), np.float32)
+        last, discount = np.empty_like(rows), np.empty(len(rows), np.float32)
+        past = (self._gains, self._ended, self._terminated)
+        _assemble(*past, newest, rows, envs, self._decay, gains, last, discount)
 
         before = torch.from_numpy(self._before[rows, envs])
         after = torch.from_numpy(self._after[last, envs])
@@ -109,5 +103,32 @@ class Replay:
             costs=torch.from_numpy(gains[:, 1:]),
             successor=successor,
             successor_stock=successor_stock,
-            discount=torch.from_numpy(discount.astype(np.float32)),
+            discount=torch.from_numpy(discount),
         )
+
+
+@numba.njit(cache=True, nogil=True)
+def _assemble(
+    gains: Any,
+    ended: Any,
+    terminated: Any,
+    newest: int,
+    rows: Ints,
+    envs: Ints,
+    decay: Floats,
+    sums: Floats,
+    last: Ints,
+    discount: Floats,
+) -> None:
+    """Walk every window: discounted sums of its gains, its last row, the discount after it."""
+    n_step = len(decay) - 1
+    for i in range(len(rows)):
+        row, env = rows[i], envs[i]
+        for k in range(n_step):
+            for j in range(sums.shape[1]):
+                sums[i, j] += decay[k] * gains[row, env, j]
+            if ended[row, env] or row == newest or k + 1 == n_step:
+                last[i] = row
+                discount[i] = np.float32(0.0) if terminated[row, env] else decay[k + 1]
+                break
+            row = (row + 1) % len(ended)

@@ -168,7 +168,9 @@ class UCPAgent:
 
     def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:
         sample = self.actor.sample(batch.obs, batch.stock, self._noise)
+        self.critics.requires_grad_(False)  # judges here; only the way back to the action counts
         quantiles = self.critics(batch.obs, batch.stock, sample.action)
+        self.critics.requires_grad_(True)
         loss = actor_loss(
             reward=pessimist(quantiles[:2]),
             costs=quantiles[2:].transpose(0, 1),
@@ -179,7 +181,7 @@ class UCPAgent:
             + self.rates.regulariser * size(sample.mean, sample.log_std),
         )
         self._actor_optimiser.zero_grad()
-        loss.backward(inputs=self._actor_weights)  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self._actor_weights, self.rates.actor_clip)
         self._actor_optimiser.step()
         self.entropy.update(sample.log_prob)
@@ -251,14 +253,14 @@ def size(mean: Tensor, log_std: Tensor) -> Tensor:
 def clip_critics(weights: list[Tensor], limit: float) -> None:
     """Limit the gradient norm of the reward critics together and of each cost critic apart.
 
-    The first axis of each of the weights counts the critics.
+    Each of the weights is a matrix with a row for each critic.
     """
     gradients = [weight.grad for weight in weights if weight.grad is not None]
-    squares = torch.stack([g.square().flatten(1).sum(1) for g in gradients]).sum(0)  # (2 + C,)
+    squares = torch.stack([torch.linalg.vecdot(g, g) for g in gradients]).sum(0)  # (2 + C,)
     squares[: Critics.REWARD] = squares[: Critics.REWARD].sum()
     shrink = (limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
-        gradient.mul_(shrink[:, None, None])
+        gradient.mul_(shrink[:, None])
 
 
 @torch.no_grad()
