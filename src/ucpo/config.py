@@ -190,6 +190,8 @@ class RunConfig:
     """Environment steps with uniformly random actions before learning begins."""
     threads: int = 1
     """Threads of the learner. More than one may change the last digits between runs."""
+    precision: Literal["f32", "bf16"] = "f32"
+    """Of matrix products: f32, or faster with operands rounded to bf16 where the processor can."""
     log_every: int = 5_000
     """Environment steps between rows of metrics."""
 

@@ -77,6 +77,7 @@ class UCP:
     def _set_up(self, task: Task, config: RunConfig) -> None:
         self.config = config
         torch.set_num_threads(config.threads)
+        torch.set_float32_matmul_precision("medium" if config.precision == "bf16" else "highest")
         self.task = make_task(
             task, config.num_envs, config.costs or None, asynchronous=config.asynchronous
         )

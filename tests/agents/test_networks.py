@@ -1,4 +1,5 @@
 import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -102,3 +103,70 @@ def test_critics_answer_for_two_rewards_and_every_cost():
     critics = Critics(body(members=2 + 3, inputs=3 + 2, stock_size=3, outputs=7))
     answer = critics(torch.randn(4, 3), torch.randn(4, 3), torch.randn(4, 2))
     assert answer.shape == (5, 4, 7)
+
+
+@pytest.mark.parametrize("features", [0, 16])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_one_by_one_and_together_give_the_same_answers_and_gradients(monkeypatch, features, frozen):
+    critics = body(members=3, inputs=3 + 2, outputs=7, stock_features=features)
+    critics.requires_grad_(not frozen)
+    obs, stock, direction = torch.randn(6, 3), torch.randn(6, 1), torch.randn(3, 6, 7)
+    found = []
+    for together in (False, True):
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda answer=together: answer)
+        action = torch.linspace(-1.0, 1.0, 12).reshape(6, 2).requires_grad_()
+        answer = critics([obs, action], stock)
+        wanted = [action] if frozen else [action, *critics.parameters()]
+        found.append([answer, *torch.autograd.grad((answer * direction).sum(), wanted)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_way_back_agrees_with_finite_differences():
+    double = body(members=2, inputs=3, outputs=2, hidden=(4, 4)).double()
+    inputs = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    stock = torch.randn(3, 1, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: double([x], stock), inputs)
+
+
+def test_a_copy_and_a_reloaded_network_use_their_own_parameters():
+    first, second = body(), body(hidden=(16, 16))
+    obs, stock = [torch.randn(4, 3)], torch.randn(4, 1)
+    before = first(obs, stock)
+    copy = deepcopy(first)
+    with torch.no_grad():
+        first.layers.flat.zero_()
+    assert torch.equal(copy(obs, stock), before)
+    assert not first(obs, stock).any()
+    second.load_state_dict(copy.state_dict())
+    assert torch.equal(second(obs, stock), before)
+
+
+def test_a_gradient_asked_for_after_the_parameters_changed_is_refused():
+    network = body()
+    answer = network([torch.randn(4, 3)], torch.randn(4, 1))
+    with torch.no_grad():
+        network.layers.flat.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        answer.sum().backward()
+
+
+def test_products_rounded_to_bf16_leave_the_gradient_where_it_points(monkeypatch):
+    """What --precision bf16 does on processors with units for it; docs/benchmarks.md has more."""
+    network = body(members=3, inputs=60, outputs=100, hidden=(64, 64))
+    obs, stock, direction = [torch.randn(256, 60)], torch.randn(256, 1), torch.randn(3, 256, 100)
+
+    def gradient():
+        (found,) = torch.autograd.grad((network(obs, stock) * direction).sum(), network.layers.flat)
+        return found.flatten()
+
+    exact, mm, addmm = gradient(), torch.mm, torch.addmm
+    monkeypatch.setattr(torch, "mm", lambda a, b, **k: mm(_short(a), _short(b), **k))
+    monkeypatch.setattr(torch, "addmm", lambda c, a, b, **k: addmm(c, _short(a), _short(b), **k))
+    other = gradient()
+    assert not torch.equal(exact, other)
+    assert torch.nn.functional.cosine_similarity(exact, other, dim=0) > 0.9999
+
+
+def _short(values):
+    return values.bfloat16().float()

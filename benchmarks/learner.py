@@ -1,0 +1,344 @@
+"""How long an update takes, beside the same update written straightforwardly and the matrix floor.
+
+    python benchmarks/learner.py [--json FILE] [--rounds 60] [--no-compile] [--no-loop]
+
+All contestants take turns in one process, so that whatever else the machine does hits them alike;
+times are medians of elapsed milliseconds. The floor is the time the update's matrix products alone
+would take at the rate that the same thread reaches on 256 x 256 x 256 in the same turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from straightforward import Straightforward, distance
+
+from ucpo.agents.quantiles import quantile_loss
+from ucpo.agents.ucp import UCPAgent
+from ucpo.config import RunConfig, resolve
+from ucpo.envs.interface import TaskSpec
+from ucpo.journal import Journal
+from ucpo.run import UCP, make_agent, make_grid
+from ucpo.training import train
+
+OBS, ACTION = 60, 2
+TASKS = ("SafetyPointGoal1-v0", "SafetyHopperVelocity-v1")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--rounds", type=int, default=60, help="turns of each contestant")
+    parser.add_argument("--iterations", type=int, default=400, help="of the training loop")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--no-loop", action="store_true", help="leave the training loop out")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+    options = parser.parse_args()
+    torch.set_float32_matmul_precision("medium" if options.precision == "bf16" else "highest")
+    results: dict[str, Any] = {"machine": machine(), "precision": options.precision}
+    print(" · ".join(f"{key} {value}" for key, value in results["machine"].items()))
+
+    results["update"] = updates(options)
+    torch.set_num_threads(1)
+    results["growth"] = growth(max(options.rounds // 3, 5))
+    results["replay"] = replay()
+    if not options.no_loop:
+        results["loop"] = [loop(task, options.iterations) for task in TASKS]
+        table("the training loop, one thread", results["loop"])
+        results["side by side"] = side_by_side(options.iterations)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"\npeak memory of this benchmark: {peak:,.0f} MiB")
+    results["peak_memory_mib"] = peak
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+# --- One update ---
+
+
+def updates(options: argparse.Namespace) -> list[dict[str, float]]:
+    agent = paper_agent()
+    agreement = check(paper_agent(fill=2_000))
+    print(
+        f"largest difference of weights after 5 updates of ours and the eager one: {agreement:.1e}"
+    )
+    batch = agent.replay.sample(agent.rates.batch, np.random.default_rng(0))
+    noise = (torch.randn(256, ACTION), torch.randn(256, ACTION))
+    eager = Straightforward(agent)
+    contestants: dict[str, Callable[[], object]] = {
+        "ours": agent.update,
+        "eager": lambda: eager.update(batch, noise),
+    }
+    if not options.no_compile:
+        compiled = Straightforward(agent, compiled=True)
+        begin = time.perf_counter()
+        compiled.update(batch, noise)
+        print(f"torch.compile took {time.perf_counter() - begin:.0f} s")
+        contestants["compiled"] = lambda: compiled.update(batch, noise)
+    square = torch.randn(256, 256)
+    contestants["product"] = lambda: [square @ square for _ in range(10)]
+
+    rows = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        times = turns(contestants, options.rounds)
+        floor = matrix_flops() / (2 * 256**3) * times["product"] / 10
+        row = {"threads": threads, **{k: times[k] for k in contestants if k != "product"}}
+        row |= {"floor": floor, "ours/eager": row["ours"] / row["eager"]}
+        if "compiled" in row:
+            row["ours/compiled"] = row["ours"] / row["compiled"]
+        rows.append(row | {"ours/floor": row["ours"] / floor})
+    table(f"one update, {matrix_flops() / 1e9:.2f} GFLOP of products [ms]", rows)
+    return rows
+
+
+def check(agent: UCPAgent) -> float:
+    """Both updates from the same weights with the same batches and noise."""
+    baseline = Straightforward(agent)
+    for _ in range(5):
+        noise_state, choice_state = agent._noise.get_state(), agent._choice.bit_generator.state
+        batch = agent.replay.sample(agent.rates.batch, agent._choice)
+        shape = (agent.rates.batch, ACTION)
+        noise = tuple(torch.randn(shape, generator=agent._noise) for _ in range(2))
+        agent._noise.set_state(noise_state)
+        agent._choice.bit_generator.state = choice_state
+        baseline.update(batch, noise)
+        agent.update()
+    return distance(agent, baseline)
+
+
+def matrix_flops(
+    batch: int = 256, quantiles: int = 100, costs: int = 1, hidden: int = 256
+) -> float:
+    """Of the products an update asks for: forward, gradient of weights, gradient of inputs."""
+    layers = [(OBS + costs + ACTION) * hidden, hidden * hidden, hidden * quantiles]
+    actor = [(OBS + costs) * hidden, hidden * hidden, hidden * 2 * ACTION]
+    critics = (2 + costs) * np.array(layers)
+    targets = sum(actor) + critics.sum()
+    learning = 2 * critics.sum() + critics[1:].sum()
+    acting = 2 * sum(actor) + sum(actor[1:]) + 2 * critics.sum()
+    return float(2 * batch * (targets + learning + acting))
+
+
+def growth(rounds: int) -> dict[str, list[dict[str, float]]]:
+    """How the time grows with quantiles, batch and costs, and the part beyond the products."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for name, values in (
+        ("quantiles", (25, 50, 100, 200, 400)),
+        ("batch", (64, 128, 256, 512, 1024)),
+        ("costs", (1, 2, 3, 4)),
+    ):
+        agents = {value: paper_agent(fill=20_000, **{name: value}) for value in values}
+        times = turns({value: agent.update for value, agent in agents.items()}, rounds)
+        rows = [{name: value, "update [ms]": times[value]} for value in values]
+        if name == "quantiles":
+            losses = {}
+            for value in values:
+                quantiles = torch.randn(3, 256, value, requires_grad=True)
+                targets = torch.randn(3, 256, value)
+                losses[value] = lambda q=quantiles, t=targets: quantile_loss(q, t).sum().backward()
+            alone = turns(losses, rounds)
+            for row in rows:
+                value = row[name]
+                row["loss and gradient [ms]"] = alone[value]
+                row["per N log N [ns]"] = 1e6 * alone[value] / (768 * value * np.log2(value))
+        found[name] = rows
+        table(f"growth with {name}", rows)
+    return found
+
+
+# --- Replay and loop ---
+
+
+def replay() -> dict[str, float]:
+    """Memory of a full replay, and sampling beside an update."""
+    before = resident()
+    agent = paper_agent(fill=1_000_000)
+    parts = ("_before", "_after", "_gains", "_terminated", "_ended")
+    raw = sum(getattr(agent.replay, part).nbytes for part in parts)
+    grown = resident() - before
+    generator = np.random.default_rng(0)
+    times = turns(
+        {"update": agent.update, "sample": lambda: agent.replay.sample(256, generator)}, 60
+    )
+    row = {
+        "rows": len(agent.replay),
+        "raw [MB]": raw / 1e6,
+        "memory [MB]": grown / 1e6,
+        "memory/raw": grown / raw,
+        "sample [ms]": times["sample"],
+        "sample/update": times["sample"] / times["update"],
+    }
+    table("a full replay", [row])
+    return row
+
+
+def loop(name: str, iterations: int) -> dict[str, Any]:
+    """The real training loop with the paper's preset, split by what it spends its time on."""
+    ucp = UCP(name, env_steps=iterations * 8, random_steps=0, multiplier={"start": 0})
+    spent = dict.fromkeys(("step", "act", "sample", "update"), 0.0)
+
+    def timed(owner: object, method: str, key: str) -> None:
+        inner = getattr(owner, method)
+
+        def outer(*args: Any) -> Any:
+            begin = time.perf_counter()
+            result = inner(*args)
+            spent[key] += time.perf_counter() - begin
+            return result
+
+        setattr(owner, method, outer)
+
+    timed(ucp.task, "step", "step")
+    timed(ucp.agent, "act", "act")
+    timed(ucp.agent, "update", "update")
+    timed(ucp.agent.replay, "sample", "sample")
+    seconds = run_loop(ucp, iterations)
+    share = (seconds - spent["update"]) / seconds
+    return {
+        "task": name,
+        "iterations/s": iterations / seconds,
+        "env steps/s": 8 * iterations / seconds,
+        "iteration [ms]": 1e3 * seconds / iterations,
+        "collect [ms]": 1e3 * (spent["step"] + spent["act"]) / iterations,
+        "sample [ms]": 1e3 * spent["sample"] / iterations,
+        "update [ms]": 1e3 * (spent["update"] - spent["sample"]) / iterations,
+        "not the update": share,
+    }
+
+
+def run_loop(ucp: UCP, iterations: int) -> float:
+    ucp.agent.act(*ucp.task.reset(ucp._starts, 1.0))  # compile and warm up
+    begin = time.perf_counter()
+    train(
+        ucp.agent,
+        ucp.task,
+        ucp._starts,
+        ucp.grid,
+        Journal(),
+        env_steps=8 * iterations,
+        random_steps=0,
+        updates=1,
+        log_every=5_000,
+        stock_discount=1.0,
+        generator=ucp._generator,
+    )
+    return time.perf_counter() - begin
+
+
+def side_by_side(iterations: int) -> dict[str, float]:
+    """Two trainings at once, a thread each, against one alone; and with torch's own choice."""
+    found = {}
+    for label, threads in (("one thread each", 1), ("two threads each", 2)):
+        alone = together(1, threads, iterations)
+        both = together(2, threads, iterations)
+        found |= {f"{label}: alone": alone, f"{label}: both": both, f"{label}: ratio": both / alone}
+    table("trainings side by side [iterations/s of each]", [found])
+    return found
+
+
+def together(count: int, threads: int, iterations: int) -> float:
+    """Mean iterations per second of `count` trainings in processes of their own."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import torch, learner\n"
+        "n, t = int(sys.argv[2]), int(sys.argv[3])\n"
+        "u = learner.UCP(learner.TASKS[0], env_steps=8 * n, random_steps=0, threads=t)\n"
+        "learner.run_loop(u, 20); sys.stdout.write('ready\\n'); sys.stdout.flush()\n"
+        "sys.stdin.readline(); print(n / learner.run_loop(u, n))"
+    )
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", code, here, str(iterations), str(threads)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    children = [subprocess.Popen(command, **pipes) for _ in range(count)]
+    for child in children:
+        child.stdout.readline()  # wait until all of them are set up
+    for child in children:
+        child.stdin.write("\n")
+        child.stdin.flush()
+    return float(np.mean([float(child.communicate()[0]) for child in children]))
+
+
+# --- Tools ---
+
+
+def paper_agent(
+    fill: int = 100_000, *, quantiles: int = 100, batch: int = 256, costs: int = 1
+) -> UCPAgent:
+    """An agent of the paper's size with `fill` random transitions in its replay."""
+    names = tuple(f"cost{i}" for i in range(costs))
+    spec = TaskSpec("benchmark", OBS, (-1.0,) * ACTION, (1.0,) * ACTION, names, None)
+    config: RunConfig = resolve(
+        "benchmark",
+        preset="navigation",
+        networks={"quantiles": quantiles},
+        replay={"batch": batch, "capacity": fill},
+        multiplier={"start": 0},
+        budget_range=["0:30"] if costs == 1 else [f"{name}=0:30" for name in names],
+    )
+    agent = make_agent(config, spec, make_grid(config, spec))
+    stored, generator = agent.replay, np.random.default_rng(0)
+    for part in (stored._before, stored._after, stored._gains):
+        part[:] = generator.standard_normal(part.shape, np.float32)
+    stored._before[..., -costs:] = -generator.integers(0, 31, stored._before[..., -costs:].shape)
+    stored._ended[:] = generator.random(stored._ended.shape) < 1e-3
+    stored._rows_written = len(stored._ended)
+    return agent
+
+
+def turns(contestants: dict[Any, Callable[[], object]], rounds: int) -> dict[Any, float]:
+    """Median milliseconds of each, all taking turns."""
+    times: dict[Any, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 3):
+        for name, run in contestants.items():
+            begin = time.perf_counter()
+            run()
+            if turn >= 3:
+                times[name].append(1e3 * (time.perf_counter() - begin))
+    return {name: median(values) for name, values in times.items()}
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def machine() -> dict[str, str]:
+    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    model = next(
+        (line.split(":")[1].strip() for line in text.splitlines() if "model name" in line), ""
+    )
+    flags = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {flag}" in text]
+    return {
+        "processor": model or platform.processor(),
+        "units": " ".join(flags),
+        "processors": str(len(os.sched_getaffinity(0))),
+        "torch": torch.__version__,
+        "Python": platform.python_version(),
+    }
+
+
+def table(title: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{title}\n| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
+    for row in rows:
+        cells = (
+            v if isinstance(v, str) else f"{v:,.0f}" if v == int(v) else f"{v:.3g}"
+            for v in row.values()
+        )
+        print("| " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()
