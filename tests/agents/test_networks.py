@@ -165,7 +165,7 @@ def test_products_rounded_to_bf16_leave_the_gradient_where_it_points(monkeypatch
     monkeypatch.setattr(torch, "addmm", lambda c, a, b, **k: addmm(c, _short(a), _short(b), **k))
     other = gradient()
     assert not torch.equal(exact, other)
-    assert torch.nn.functional.cosine_similarity(exact, other, dim=0) > 0.9999
+    assert torch.nn.functional.cosine_similarity(exact, other, dim=0) > 0.998
 
 
 def _short(values):
