@@ -192,6 +192,10 @@ class RunConfig:
     """Threads of the learner. More than one may change the last digits between runs."""
     log_every: int = 5_000
     """Environment steps between rows of metrics."""
+    checkpoint_every: float = 5.0
+    """Minutes between checkpoints, from which `ucpo resume` goes on. Changes no result."""
+    checkpoint_steps: int = 0
+    """Also write a checkpoint after this many environment steps; 0: by time only."""
 
     networks: NetworkConfig = field(default_factory=NetworkConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -273,11 +277,18 @@ def _preset(name: str, task: str) -> dict[str, Any]:
 
 def _read(path: Any, what: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _parse(path.read_text(encoding="utf-8"), f"{what} {path}")
     except FileNotFoundError:
         raise UsageError(f"{what}: there is no file {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{what}: {path} is not valid TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} {path} is not valid TOML: {error}") from None
+
+
+def _parse(text: str, what: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{what} is not valid TOML: {error}") from None
 
 
 def _merge(base: dict[str, Any], difference: dict[str, Any]) -> dict[str, Any]:
@@ -349,4 +360,10 @@ def _toml(value: Any) -> str:
 def read_config(path: Path) -> RunConfig:
     """Read a run's config.toml."""
     config: RunConfig = from_dict(RunConfig, _read(path, "configuration"))
+    return config
+
+
+def parse_config(text: str, what: str) -> RunConfig:
+    """Read what `to_toml` wrote; `what` it is called in messages."""
+    config: RunConfig = from_dict(RunConfig, _parse(text, what))
     return config

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
+from ucpo import files
 from ucpo import stock as stocks
 from ucpo.agents.networks import Actor, Body
 from ucpo.envs.adapters import to_bounds
@@ -141,13 +142,7 @@ class Policy:
         """Write one self-contained file; an earlier one survives until the new one is whole."""
         about = json.dumps({"format": FORMAT, **dataclasses.asdict(self.info)})
         weights = {name: value.contiguous() for name, value in self.actor.state_dict().items()}
-        partial = path.with_name(path.name + ".partial")
-        try:
-            save_file(weights, partial, metadata={"ucpo": about})
-        except SafetensorError as error:  # how a full disk shows here
-            partial.unlink(missing_ok=True)
-            raise OSError(f"cannot write {partial}: {error}") from error
-        partial.replace(path)
+        files.replace(path, safetensors.torch.save(weights, metadata={"ucpo": about}))
 
 
 def load(path: str | Path) -> Policy:

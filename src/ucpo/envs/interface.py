@@ -113,6 +113,11 @@ class VectorTask(ABC):
             "their state is. Save between episodes, or fill in row_state and set_row_state"
         )
 
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether episodes under way can be saved."""
+        return type(self).row_state is not VectorTask.row_state
+
     def set_row_state(self, row: int, state: Arrays) -> None:
         """Go on in a row from what `row_state` returned."""
         raise UsageError(f"{self.spec.name} cannot go on from a saved episode")
