@@ -174,17 +174,16 @@ class Checkpoints:
 def checkpoints(run: Path) -> Iterator[Checkpoint]:
     """The checkpoints in a run folder, the newest first; damaged manifests are skipped and told."""
     folder = run / FOLDER
-    numbers = sorted(_numbers(folder), reverse=True)
-    if not numbers:
-        raise UsageError(
-            f"there is no checkpoint in {run}: it was never written, or is elsewhere. Give a run "
-            f"folder with a {FOLDER} folder in it, or train anew with another --run"
-        )
-    for number in numbers:
+    for number in sorted(_numbers(folder), reverse=True):
         try:
             yield _from_json(folder, number)
         except DamagedError as error:
             files.log.warning("%s; looking for an earlier one", error)
+
+
+def any_written(run: Path) -> bool:
+    """Whether a run folder has a checkpoint, whole or not."""
+    return bool(_numbers(run / FOLDER))
 
 
 def _numbers(folder: Path) -> list[int]:

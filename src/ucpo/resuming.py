@@ -13,7 +13,7 @@ import numpy as np
 from ucpo import files, states
 from ucpo.agents.controller import POLICY_FILE, Policy
 from ucpo.agents.ucp import UCPAgent
-from ucpo.checkpoints import FOLDER, Checkpoint, Checkpoints, DamagedError, checkpoints
+from ucpo.checkpoints import Checkpoint, Checkpoints, DamagedError, any_written, checkpoints
 from ucpo.config import RunConfig, parse_config, read_config, to_toml
 from ucpo.envs.interface import Arrays, VectorTask
 from ucpo.errors import UsageError
@@ -119,7 +119,7 @@ def resume(path: Path, make: Callable[[RunConfig], AnyRun]) -> tuple[AnyRun, Res
 
 def _newest(folder: RunFolder, make: Callable[[RunConfig], AnyRun]) -> tuple[AnyRun, Resumed]:
     path = folder.path
-    if not (path / FOLDER).is_dir():
+    if not any_written(path):
         files.log.info("%s has no checkpoint yet: it begins anew", path)
         run = make(read_config(path / CONFIG_FILE))
         return run, Resumed(folder, run.progress())
