@@ -8,8 +8,6 @@ leaves, bit for bit.
 import multiprocessing
 import os
 import random
-import subprocess
-import threading
 import time
 
 import pytest

@@ -1,22 +1,14 @@
 """Runs that go on as if nothing had happened."""
 
-import csv
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
-from ucpo import UCP, UsageError, load
+from ucpo import UCP
 from ucpo.checkpoints import checkpoints
-from ucpo.cli import main
 
 SMALL = {
     "random_steps": 200,

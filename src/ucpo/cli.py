@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from ucpo.config import RunConfig, resolve
 from ucpo.envs.registry import family_of
-from ucpo.errors import UsageError
+from ucpo.errors import LostError, UsageError
 
 if TYPE_CHECKING:
     from ucpo.run import UCP
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Demo, subcommand("demo")]
         )
         tyro.cli(commands, args=given, prog="ucpo", description=DESCRIPTION)()
-    except (UsageError, OSError) as error:
+    except (UsageError, LostError, OSError) as error:
         if debug:
             raise
         _say(f"ucpo: {error}")

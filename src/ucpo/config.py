@@ -184,6 +184,10 @@ class RunConfig:
     """Environments stepped together; each iteration makes one step in each."""
     asynchronous: bool = False
     """Step environments that are not our own in processes of their own, at the same time."""
+    worker_timeout: float = 120.0
+    """Seconds after which such a process that does not answer counts as lost."""
+    restart_workers: bool = True
+    """Replace lost processes and drop their episodes; otherwise the run stops."""
     updates: int = 1
     """Updates per iteration, once learning has begun."""
     random_steps: int = 30_000

@@ -12,7 +12,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,8 +28,9 @@ from ucpo.agents.ucp import Entropy, Rates, UCPAgent
 from ucpo.config import RunConfig, resolve
 from ucpo.envs.interface import TaskSpec
 from ucpo.envs.registry import Task, family_of, make_task
-from ucpo.errors import UsageError
+from ucpo.errors import NotFiniteError, UsageError
 from ucpo.folders import METRICS_FILE, RunFolder, logged
+from ucpo.guards import dump
 from ucpo.journal import CsvSink, Display, Journal, Sink, TensorBoardSink, WandbSink
 from ucpo.problem import BudgetGrid, Constraint, Problem, parse_budgets, utility
 from ucpo.resuming import Resumed, Saver, resume
@@ -80,7 +81,14 @@ class UCP:
         self.config = config
         torch.set_num_threads(config.threads)
         self.task = make_task(
-            task, config.num_envs, config.costs or None, asynchronous=config.asynchronous
+            task,
+            config.num_envs,
+            config.costs or None,
+            asynchronous=config.asynchronous,
+            workers={
+                "worker_timeout": config.worker_timeout,
+                "restart_workers": config.restart_workers,
+            },
         )
         self.grid = make_grid(config, self.task.spec)
         self.agent = make_agent(config, self.task.spec, self.grid)
@@ -168,9 +176,15 @@ class UCP:
                     stopped=stop.asked,
                     save=saver or (lambda: None),
                 )
+            except NotFiniteError as error:  # neither policy nor checkpoint: the last ones are good
+                if folder is not None:
+                    how = dump(folder.path, error, self.config, self.agent)
+                    raise NotFiniteError(f"{error}. {how}") from error
+                raise
             except BaseException:
                 if saver is not None:
-                    saver.write_policy()
+                    with suppress(OSError):  # what ended the training is what to tell
+                        saver.write_policy()
                 raise
             if saver is not None:
                 saver.write()

@@ -13,6 +13,7 @@ import torch
 from ucpo import states
 from ucpo.agents.ucp import UCPAgent
 from ucpo.envs.interface import Arrays, Episodes, VectorTask
+from ucpo.guards import finite
 from ucpo.journal import Journal, Row
 from ucpo.problem import BudgetGrid, Floats
 
@@ -61,7 +62,7 @@ def train(
         obs, stock = step.obs, step.stock
         if learning:
             for _ in range(updates):
-                progress.learned |= agent.update()
+                progress.learned |= finite(agent.update(), agent)
         if agent.env_steps >= progress.next_log or agent.env_steps >= progress.goal:
             progress.next_log += progress.log_every
             journal.write(progress.row(), progress.timing())

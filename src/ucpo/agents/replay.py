@@ -74,12 +74,31 @@ class Replay:
         self._gains[row, :, 1:] = step.costs
         self._terminated[row] = step.terminated
         self._ended[row] = step.terminated | step.truncated
+        if step.lost is not None and step.lost.any():
+            self._overwrite_lost(row, np.flatnonzero(step.lost))
         self._rows_written += 1
+
+    def _overwrite_lost(self, row: int, envs: Ints) -> None:
+        """Where an environment broke nothing was learned: repeat what it did before, twice over.
+
+        A window must reach neither into nor across the gap, so both copies end their episode.
+        """
+        if self._rows_written == 0:
+            raise UsageError("an environment broke in its very first step; see that it works")
+        self.cut(envs)
+        for column in self._columns().values():
+            column[row, envs] = column[row - 1, envs]
 
     def cut(self, envs: Ints | slice = slice(None)) -> None:
         """Let the newest transitions of some environments be the last of their episodes."""
         if self._rows_written:
             self._ended[(self._rows_written - 1) % len(self._ended), envs] = True
+
+    def actions(self, env: int, count: int) -> Floats:
+        """The latest actions of an environment, (k, action), k at most `count` and what is kept."""
+        kept = min(count, self._rows_written, self.rows_kept)
+        places = np.arange(self._rows_written - kept, self._rows_written) % self.rows_kept
+        return self._before[places, env, self._splits[1] : self._splits[2]]
 
     # Rows are saved by their number since the beginning, so that only new ones need writing.
 
