@@ -81,7 +81,7 @@ def compare(task, tmp_path, rounds, **more):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_run_survives_some_kills(task, tmp_path):
-    compare(task, tmp_path, rounds=3)
+    compare(task, tmp_path, rounds=3, env_steps=TASKS[task]["env_steps"] // 2)
 
 
 @pytest.mark.slow

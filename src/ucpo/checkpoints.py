@@ -7,7 +7,8 @@ checkpoints until the ring has overwritten it; only the last, unfinished one is 
 is why a checkpoint takes no longer with a million rows than with a thousand.
 
 The manifest comes last and appears as a whole, so at every moment the folder holds the last
-complete checkpoint, and the one before it in case the last is damaged later.
+complete checkpoint, and the one before it in case the last is damaged later. Whole segments, which
+both of them need, are kept twice.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ucpo.envs.interface import Arrays
 from ucpo.errors import UsageError
 
 FOLDER = "checkpoint"
+MIRROR = "mirror"  # the folder in it with second copies
 FORMAT = 1
 _SEGMENT_BYTES = 2**23  # small enough that writing one is hardly noticed
 _LONGEST_MANIFEST = 2**24
@@ -77,7 +79,7 @@ class Checkpoint:
     def restore(self, replay: Replay) -> None:
         """Put the rows back."""
         for segment in self.segments:
-            rows = _read(self.folder, segment.part)
+            rows = _read(self.folder, segment.part, mirrored=True)
             if any(len(column) != segment.last - segment.first for column in rows.values()):
                 raise DamagedError(f"{segment.part.name} does not hold the rows it is named after")
             replay.restore(segment.first, rows)
@@ -117,6 +119,10 @@ class Checkpoints:
         self._number = max(_numbers(self._folder), default=0)
         self._clock, self._steps = time.monotonic(), last.env_steps if last else 0
 
+    def holds(self, env_steps: int) -> bool:
+        """Whether the last checkpoint was written at this step, so that another adds nothing."""
+        return self._last is not None and self._last.env_steps == env_steps
+
     def due(self, env_steps: int) -> bool:
         """Whether it is time for a checkpoint."""
         if self._env_steps and env_steps - self._steps >= self._env_steps:
@@ -128,7 +134,7 @@ class Checkpoints:
         written, kept = self._replay.rows_written, self._replay.rows_kept
         first = self._whole[-1].last if self._whole else max(0, written - kept)
         while (last := (first // self._length + 1) * self._length) < written:
-            self._whole.append(self._write_segment(first, last))
+            self._whole.append(self._write_segment(first, last, mirrored=True))
             first = last
 
     def write(self, state: Arrays, env_steps: int) -> None:
@@ -156,14 +162,17 @@ class Checkpoints:
         self._last, self._number = new, number
         self._clock, self._steps = time.monotonic(), env_steps
         # Manifests first: one without its files would be a damaged checkpoint.
-        for path in sorted(self._folder.iterdir(), key=lambda path: path.suffix != ".json"):
+        for path in sorted(self._folder.rglob("*"), key=lambda path: path.suffix != ".json"):
             if path.name not in kept_names and _OURS.fullmatch(path.name):
                 path.unlink()
 
-    def _write_segment(self, first: int, last: int) -> Segment:
+    def _write_segment(self, first: int, last: int, mirrored: bool = False) -> Segment:
         data = write_arrays(self._replay.rows(first, last))
         # Named after its content, so that no other content can take its place.
         name = f"rows-{first:09d}-{last:09d}-{files.digest(data)[:12]}.safetensors"
+        if mirrored:
+            (self._folder / MIRROR).mkdir(parents=True, exist_ok=True)
+            files.replace(self._folder / MIRROR / name, data)
         return Segment(first, last, self._write(name, data))
 
     def _write(self, name: str, data: bytes) -> Part:
@@ -178,7 +187,7 @@ def checkpoints(run: Path) -> Iterator[Checkpoint]:
         try:
             yield _from_json(folder, number)
         except DamagedError as error:
-            files.log.warning("%s; looking for an earlier one", error)
+            files.log.warning("%s; trying the checkpoint before it", error)
 
 
 def any_written(run: Path) -> bool:
@@ -242,15 +251,33 @@ def _part(about: Any) -> Part:
     return part
 
 
-def _read(folder: Path, part: Part) -> Arrays:
-    path = folder / part.name
+def _read(folder: Path, part: Part, mirrored: bool = False) -> Arrays:
+    """What a file holds; where it is damaged and has a whole copy, that one takes its place."""
+    path, copy = folder / part.name, folder / MIRROR / part.name
+    try:
+        data = _verified(path, part)
+    except DamagedError as error:
+        if not (mirrored and copy.is_file()):
+            raise
+        data = _verified(copy, part)
+        files.log.warning("%s; it is replaced by its copy", error)
+        files.replace(path, data)
+    try:
+        arrays: Arrays = read_arrays(data)
+        return arrays
+    except (ValueError, KeyError, TypeError, OverflowError, SafetensorError) as error:
+        raise DamagedError(f"{path} holds no arrays ({type(error).__name__}: {error})") from None
+
+
+def _verified(path: Path, part: Part) -> bytes:
     try:
         if path.stat().st_size != part.size:
             raise ValueError(f"it has {path.stat().st_size} bytes instead of {part.size}")
         data = path.read_bytes()
         if files.digest(data) != part.sha256:
             raise ValueError("its checksum does not match")
-        arrays: Arrays = read_arrays(data)
-        return arrays
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise DamagedError(f"{path} is damaged ({type(error).__name__}: {error})") from None
+        return data
+    except FileNotFoundError:
+        raise DamagedError(f"{path} is gone") from None
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from None

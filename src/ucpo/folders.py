@@ -30,8 +30,8 @@ class RunFolder:
         self._lock = files.Lock(path)
 
     @classmethod
-    def new(cls, path: Path, config: RunConfig) -> RunFolder:
-        """Make one, with the configuration in it."""
+    def new(cls, path: Path) -> RunFolder:
+        """Make one."""
         try:
             path.mkdir(parents=True)
         except FileExistsError:
@@ -42,9 +42,7 @@ class RunFolder:
                 f"{path} exists already; nothing was changed. {hint} folder (--run NAME), or "
                 "remove this one if it is not needed"
             ) from None
-        folder = cls(path)
-        folder.write_config(config)
-        return folder
+        return cls(path)
 
     def write_config(self, config: RunConfig) -> None:
         """Write or replace config.toml."""

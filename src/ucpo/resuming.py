@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
@@ -80,8 +81,9 @@ class Saver:
             self.write()
 
     def write(self) -> None:
-        """Write a checkpoint and the policy."""
-        files.patiently(self._write, self._stopped)
+        """Write a checkpoint, unless nothing happened since the last one, and the policy."""
+        if not self._checkpoints.holds(self._run.agent.env_steps):
+            files.patiently(self._write, self._stopped)
         files.patiently(self.write_policy, self._stopped)
 
     def write_policy(self) -> None:
@@ -149,12 +151,13 @@ def _restored(
     state = checkpoint.state()
     try:
         config = parse_config(state["config"].tobytes().decode(), "configuration in the checkpoint")
-        if config != read_config(folder.path / CONFIG_FILE):
+        written = read_config(folder.path / CONFIG_FILE)
+        config = dataclasses.replace(config, env_steps=written.env_steps)  # it may be extended
+        if config != written:
             files.log.warning(
                 "%s was changed since the checkpoint; the run goes on with what it was", CONFIG_FILE
             )
         run = make(config)
-        folder.write_config(run.config)
         run.agent.restore(states.part(state, "agent"))
         checkpoint.restore(run.agent.replay)
         states.set_generator(run.generator, states.part(state, "generator"), "starts")

@@ -151,9 +151,10 @@ class UCP:
         with ExitStack() as stack:
             folder = resumed.folder if resumed else None
             if folder is None and run is not None:
-                folder = RunFolder.new(Path(run), self.config)
+                folder = RunFolder.new(Path(run))
             if folder is not None:
                 stack.callback(folder.close)
+                folder.write_config(self.config)
             stack.enter_context(logged(None if folder is None else folder.path, show))
             stop = stack.enter_context(_interruptible())
             journal = Journal(self._sinks(folder, resumed, show, track), stop.asked)
