@@ -106,6 +106,11 @@ class Evaluate:
         output = self.output or folder / "evaluation.parquet"
         budgets = [policy.info.read_budget(text) for text in self.budgets]
         budgets = budgets or policy.info.usual_budgets()
+        if self.task is None and ":" in policy.info.task:  # a policy must not run code
+            raise UsageError(
+                f"the policy was trained on {policy.info.task}, which would import a Python module "
+                f"that the file names; if you trust it, say --task {policy.info.task}"
+            )
         task = make_task(self.task or policy.info.task, self.num_envs, policy.info.cost_names)
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=self.episodes * len(budgets))
