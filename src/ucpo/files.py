@@ -44,7 +44,8 @@ def replace(path: Path, data: bytes) -> str:
         if digest(partial.read_bytes()) != expected:
             raise OSError(errno.EIO, "what was written reads back differently", str(partial))
         partial.replace(path)
-    except OSError:
+    except OSError as error:
+        error.filename = error.filename or str(path)
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
@@ -59,7 +60,8 @@ def append(path: Path, data: bytes) -> None:
         size = os.fstat(descriptor).st_size
         try:
             _write(descriptor, data)
-        except OSError:
+        except OSError as error:
+            error.filename = str(path)
             os.ftruncate(descriptor, size)
             raise
     finally:
@@ -68,22 +70,29 @@ def append(path: Path, data: bytes) -> None:
 
 def patiently(write: Callable[[], None], stopped: Callable[[], bool] = lambda: False) -> None:
     """Write; while the disk is full, say so and try again, until asked to stop."""
+    paused = False
     while True:
         try:
-            return write()
+            write()
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            log.warning(
-                "the disk is full (%s). The run is paused and loses nothing; it goes on as soon as "
-                "there is room, and Ctrl-C ends it with the last checkpoint intact",
-                error.filename or error,
-            )
+            if not paused:
+                log.warning(
+                    "the disk is full: no room for %s. The run is paused and loses nothing; it "
+                    "goes on once there is room. Ctrl-C ends it, with the last checkpoint intact",
+                    error.filename,
+                )
+            paused = True
             until = time.monotonic() + _RETRY
             while time.monotonic() < until:
                 if stopped():
                     raise
                 time.sleep(0.05)
+        else:
+            if paused:
+                log.warning("there is room on the disk again; the run goes on")
+            return
 
 
 class Lock:
