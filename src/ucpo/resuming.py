@@ -159,6 +159,8 @@ def _restored(
             )
         run = make(config)
         run.agent.restore(states.part(state, "agent"))
+        if run.agent.env_steps != checkpoint.env_steps:
+            raise ValueError(f"it is of step {run.agent.env_steps}, not {checkpoint.env_steps}")
         checkpoint.restore(run.agent.replay)
         states.set_generator(run.generator, states.part(state, "generator"), "starts")
         progress = run.progress()
@@ -184,5 +186,5 @@ def _restore_task(run: Run, state: Arrays) -> tuple[Floats, Floats] | None:
         return None
     # Something to compare shapes with, before anything is handed to the physics.
     run.task.reset(repeat(Start(0, np.zeros(len(run.task.spec.cost_names), np.float32))))
-    states.fit(state, run.task.get_state(), "task")
+    states.fit(state, run.task.get_state(), "task", lengths=False)
     return run.task.set_state(state, run.starts())

@@ -33,14 +33,18 @@ def part(state: Mapping[str, Any], name: str) -> Arrays:
     }
 
 
-def fit(state: Arrays, like: Arrays, what: str) -> None:
-    """Refuse a state whose names, shapes or types are not those of another."""
+def fit(state: Arrays, like: Arrays, what: str, lengths: bool = True) -> None:
+    """Refuse a state whose names, shapes or types are not those of another.
+
+    Without `lengths`, the first axis may be of another length.
+    """
     for key in like.keys() ^ state.keys():
         where = "lacks" if key in like else "has an unknown"
         raise UsageError(f"the saved state of the {what} {where} {key!r}; it is not of this run")
     for key, value in like.items():
-        mine = state[key]
-        if mine.shape != value.shape or mine.dtype != value.dtype:
+        mine, first = state[key], 0 if lengths else 1
+        shapes = mine.ndim == value.ndim and mine.shape[first:] == value.shape[first:]
+        if not shapes or mine.dtype != value.dtype:
             raise UsageError(
                 f"the saved state of the {what} has {key!r} as {mine.dtype} {mine.shape}; this run "
                 f"needs {value.dtype} {value.shape}"
