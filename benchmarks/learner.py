@@ -221,21 +221,13 @@ def loop(name: str, iterations: int) -> dict[str, Any]:
 
 
 def run_loop(ucp: UCP, iterations: int) -> float:
-    ucp.agent.act(*ucp.task.reset(ucp._starts, 1.0))  # compile and warm up
+    begun = ucp.task.reset(ucp.starts(), 1.0)
+    ucp.agent.act(*begun)  # compile and warm up
+    progress = ucp.progress()
+    progress.goal = ucp.agent.env_steps + 8 * iterations
+    settings = {"random_steps": 0, "updates": 1, "generator": ucp.generator}
     begin = time.perf_counter()
-    train(
-        ucp.agent,
-        ucp.task,
-        ucp._starts,
-        ucp.grid,
-        Journal(),
-        env_steps=8 * iterations,
-        random_steps=0,
-        updates=1,
-        log_every=5_000,
-        stock_discount=1.0,
-        generator=ucp._generator,
-    )
+    train(ucp.agent, ucp.task, begun, progress, Journal(), **settings)
     return time.perf_counter() - begin
 
 
@@ -243,8 +235,8 @@ def side_by_side(iterations: int) -> dict[str, float]:
     """Two trainings at once, a thread each, against one alone; and with torch's own choice."""
     found = {}
     for label, threads in (("one thread each", 1), ("two threads each", 2)):
-        alone = together(1, threads, iterations)
-        both = together(2, threads, iterations)
+        alone = together(1, threads, iterations // threads)
+        both = together(2, threads, iterations // threads**2)
         found |= {f"{label}: alone": alone, f"{label}: both": both, f"{label}: ratio": both / alone}
     table("trainings side by side [iterations/s of each]", [found])
     return found

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
 from ucpo.config import RunConfig, resolve
 from ucpo.envs.registry import family_of
-from ucpo.errors import UsageError
+from ucpo.errors import LostError, UsageError
+
+if TYPE_CHECKING:
+    from ucpo.run import UCP
+
+PREEMPTED = 75  # exit code after SIGTERM: a checkpoint was written, `ucpo resume` goes on
 
 DESCRIPTION = """Reinforcement learning under budgets that are chosen after training.
 
@@ -39,12 +45,26 @@ class Train:
         name = config.task.replace("/", "-").replace(":", "-")
         budget = "".join(f"-{text.replace('=', '')}" for text in config.budget)
         folder = Path(self.run or f"runs/{name}/{config.variant}{budget}-seed{config.seed}")
-        agent = UCP.from_config(config).learn(run=folder, track=self.track)
-        how = "stopped early; the policy so far is" if agent.interrupted else "done; the policy is"
-        _say(
-            f"{how} in {folder} ({agent.agent.env_steps:,} environment steps, "
-            f"{agent.agent.updates:,} updates). Next: ucpo evaluate {folder}"
-        )
+        _finish(UCP.from_config(config).learn(run=folder, track=self.track), folder)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was stopped or broke off, as if nothing had happened."""
+
+    run: Positional[str]
+    """The run's folder."""
+    env_steps: int | None = None
+    """A new total of environment steps, to extend a run; by default what it was begun with."""
+    track: Literal["wandb"] | None = None
+    """Also log to this service."""
+
+    def __call__(self) -> None:
+        """Train on, then say where the policy is."""
+        from ucpo.run import UCP
+
+        folder = Path(self.run)
+        _finish(UCP.resume(folder, env_steps=self.env_steps).learn(track=self.track), folder)
 
 
 @dataclass(frozen=True)
@@ -86,6 +106,11 @@ class Evaluate:
         output = self.output or folder / "evaluation.parquet"
         budgets = [policy.info.read_budget(text) for text in self.budgets]
         budgets = budgets or policy.info.usual_budgets()
+        if self.task is None and ":" in policy.info.task:  # a policy must not run code
+            raise UsageError(
+                f"the policy was trained on {policy.info.task}, which would import a Python module "
+                f"that the file names; if you trust it, say --task {policy.info.task}"
+            )
         task = make_task(self.task or policy.info.task, self.num_envs, policy.info.cost_names)
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=self.episodes * len(budgets))
@@ -232,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         commands: Any = (
             Annotated[Train, subcommand("train", default=_train_defaults(given))]
+            | Annotated[Resume, subcommand("resume")]
             | Annotated[Evaluate, subcommand("evaluate")]
             | Annotated[Tasks, subcommand("tasks")]
             | Annotated[Watch, subcommand("watch")]
@@ -239,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Demo, subcommand("demo")]
         )
         tyro.cli(commands, args=given, prog="ucpo", description=DESCRIPTION)()
-    except (UsageError, OSError) as error:
+    except (UsageError, LostError, OSError) as error:
         if debug:
             raise
         _say(f"ucpo: {error}")
@@ -271,6 +297,20 @@ def _train_defaults(given: list[str]) -> Train:
             budget=known.budget,
         )
     )
+
+
+def _finish(agent: UCP, folder: Path) -> None:
+    """Say how a training ended; one that was told to go away ends with a code of its own."""
+    made = f"{agent.agent.env_steps:,} environment steps, {agent.agent.updates:,} updates"
+    if agent.interrupted is None:
+        _say(f"done; the policy is in {folder} ({made}). Next: ucpo evaluate {folder}")
+        return
+    _say(
+        f"stopped early; the policy so far is in {folder} ({made}). Next: ucpo evaluate {folder}, "
+        f"or go on with ucpo resume {folder}"
+    )
+    if agent.interrupted is signal.SIGTERM:
+        sys.exit(PREEMPTED)
 
 
 def _say(text: str) -> None:

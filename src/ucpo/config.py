@@ -7,6 +7,7 @@ Presets (TOML) hold differences: a family of tasks first, then a variant, then w
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -21,9 +22,29 @@ from ucpo.errors import UsageError, nearest
 VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
 
 
+_CHOICES = {  # of options that are one of a few words
+    "critic.next_action": ("sampled", "mean"),
+    "multiplier.ascent": ("gradient", "adam"),
+}
+
+
+_WIDEST, _DEEPEST, _MOST = 2**16, 64, 10**15  # beyond any sense, within any number's reach
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise UsageError(message)
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    bound = f"at least {low:,}" if value < low else f"at most {high:,}"
+    _require(low <= value <= high, f"{name} must be {bound}, got {value}")
+
+
+def _rates(name: str, rate: float, clip: float, polyak: float) -> None:
+    _require(0.0 < rate < math.inf, f"{name}.rate must be above 0, got {rate}")
+    _require(clip > 0.0, f"{name}.clip must be above 0, got {clip}")
+    _require(0.0 < polyak <= 1.0, f"{name}.polyak must be above 0 and at most 1, got {polyak}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +62,13 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         _require(
-            all(width >= 1 for width in self.hidden), f"hidden: {self.hidden} must be positive"
+            all(1 <= width <= _WIDEST for width in self.hidden) and len(self.hidden) <= _DEEPEST,
+            f"hidden must be at most {_DEEPEST} widths of 1 to {_WIDEST}, got {self.hidden}",
         )
-        _require(self.quantiles >= 1, f"quantiles must be at least 1, got {self.quantiles}")
-        _require(self.stock_features >= 0, f"stock_features must be >= 0: {self.stock_features}")
+        _within("quantiles", self.quantiles, 1, _WIDEST)
+        _within("stock_features", self.stock_features, 0, _WIDEST)
         _require(
-            self.stock_scale is None or self.stock_scale > 0.0,
+            self.stock_scale is None or 0.0 < self.stock_scale < math.inf,
             f"stock_scale must be above 0, got {self.stock_scale}",
         )
 
@@ -67,7 +89,8 @@ class ReplayConfig:
             1 <= self.n_step <= self.capacity,
             f"n_step must be between 1 and capacity={self.capacity}, got {self.n_step}",
         )
-        _require(self.batch >= 1, f"batch must be at least 1, got {self.batch}")
+        _within("replay.batch", self.batch, 1, 2**20)
+        _within("replay.capacity", self.capacity, 1, 10**9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +105,9 @@ class CriticConfig:
     """Share by which the target critics follow per update."""
     next_action: Literal["sampled", "mean"] = "sampled"
     """Action in targets: sampled from the target actor (paper) or its mean (released code)."""
+
+    def __post_init__(self) -> None:
+        _rates("critic", self.rate, self.clip, self.polyak)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +126,9 @@ class ActorConfig:
     """Weight of the squared means and log deviations. More keeps actions away from their limits."""
 
     def __post_init__(self) -> None:
-        _require(self.every >= 1, f"actor.every must be at least 1, got {self.every}")
+        _rates("actor", self.rate, self.clip, self.polyak)
+        _within("actor.every", self.every, 1, 10**6)
+        _within("actor.regulariser", self.regulariser, 0.0, 1e9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +147,9 @@ class EntropyConfig:
             self.weight > 0.0 or (self.weight == 0.0 and self.rate == 0.0),
             f"a tuned entropy weight must start above 0, got weight {self.weight}",
         )
+        _within("entropy.weight", self.weight, 0.0, 1e9)
+        _within("entropy.rate", self.rate, 0.0, 1e9)
+        _within("entropy.target", self.target or 0.0, -1e9, 1e9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +172,14 @@ class MultiplierConfig:
     """Environment steps before the prices begin to move."""
 
     def __post_init__(self) -> None:
-        _require(self.window >= 1, f"multiplier.window must be at least 1, got {self.window}")
+        _within("multiplier.window", self.window, 1, 10**6)
+        _within("multiplier.rate", self.rate, 0.0, 1e9)
+        _within("multiplier.start", self.start, 0, _MOST)
+        _require(
+            0.0 <= self.minimum <= self.initial <= self.maximum and self.initial < math.inf,
+            f"multipliers need 0 <= minimum <= initial <= maximum, got minimum {self.minimum}, "
+            f"initial {self.initial}, maximum {self.maximum}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +222,10 @@ class RunConfig:
     """Environments stepped together; each iteration makes one step in each."""
     asynchronous: bool = False
     """Step environments that are not our own in processes of their own, at the same time."""
+    worker_timeout: float = 120.0
+    """Seconds after which such a process that does not answer counts as lost."""
+    restart_workers: bool = True
+    """Replace lost processes and drop their episodes; otherwise the run stops."""
     updates: int = 1
     """Updates per iteration, once learning has begun."""
     random_steps: int = 30_000
@@ -194,6 +236,10 @@ class RunConfig:
     """Of matrix products: f32, or faster with operands rounded to bf16 where the processor can."""
     log_every: int = 5_000
     """Environment steps between rows of metrics."""
+    checkpoint_every: float = 5.0
+    """Minutes between checkpoints, from which `ucpo resume` goes on. Changes no result."""
+    checkpoint_steps: int = 0
+    """Also write a checkpoint after this many environment steps; 0: by time only."""
 
     networks: NetworkConfig = field(default_factory=NetworkConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -208,10 +254,25 @@ class RunConfig:
             f"no variant {self.variant!r}; {nearest(self.variant, list(VARIANTS))}",
         )
         _require(0.0 < self.gamma <= 1.0, f"gamma must be above 0 and at most 1, got {self.gamma}")
-        for name in ("env_steps", "num_envs", "updates", "threads", "log_every"):
-            value = getattr(self, name)
-            _require(value >= 1, f"{name} must be at least 1, got {value}")
-        _require(self.random_steps >= 0, f"random_steps must be at least 0: {self.random_steps}")
+        for name, low, high in (
+            ("seed", 0, _MOST),
+            ("env_steps", 1, _MOST),
+            ("num_envs", 1, 10**6),
+            ("updates", 1, 10**6),
+            ("threads", 1, 10**4),
+            ("log_every", 1, _MOST),
+            ("random_steps", 0, _MOST),
+            ("budget_levels", 1, 1000),
+            ("tolerance", 0.0, 1e9),
+            ("checkpoint_every", 1e-3, 1e6),
+            ("checkpoint_steps", 0, _MOST),
+            ("worker_timeout", 1e-3, 1e6),
+        ):
+            _within(name, getattr(self, name), low, high)
+        _require(
+            self.replay.capacity >= self.num_envs,
+            f"replay.capacity must be at least num_envs={self.num_envs}: {self.replay.capacity}",
+        )
         single = self.variant in ("ucp-nr", "ucp-nr-mean", "ucp-na")
         _require(
             not single or bool(self.budget),
@@ -267,7 +328,10 @@ def _preset(name: str, task: str) -> dict[str, Any]:
         raise UsageError(
             f"no preset {name!r}; {nearest(name, preset_names())} (or give the path of a .toml)"
         )
-    for pattern, difference in table.pop("tasks", {}).items():
+    tasks = table.pop("tasks", {})
+    if not isinstance(tasks, dict) or not all(isinstance(d, dict) for d in tasks.values()):
+        raise UsageError(f"preset {name}: tasks must be tables of options by name of the task")
+    for pattern, difference in tasks.items():
         if fnmatchcase(task, pattern):
             table = _merge(table, difference)
     return table
@@ -275,11 +339,18 @@ def _preset(name: str, task: str) -> dict[str, Any]:
 
 def _read(path: Any, what: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _parse(path.read_text(encoding="utf-8"), f"{what} {path}")
     except FileNotFoundError:
         raise UsageError(f"{what}: there is no file {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{what}: {path} is not valid TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} {path} is not valid TOML: {error}") from None
+
+
+def _parse(text: str, what: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of many digits is a ValueError too
+        raise UsageError(f"{what} is not valid TOML: {error}") from None
 
 
 def _merge(base: dict[str, Any], difference: dict[str, Any]) -> dict[str, Any]:
@@ -296,7 +367,7 @@ def from_dict(kind: type[Any], table: dict[str, Any], where: str = "") -> Any:
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in fields:
-            raise UsageError(f"no option {where + key!r}; {nearest(key, list(fields))}")
+            raise UsageError(f"no option {_shown(where + key)}; {nearest(key, list(fields))}")
         values[key] = _fit(fields[key], value, where + key)
     return kind(**values)
 
@@ -308,18 +379,41 @@ def _fit(spec: dataclasses.Field[Any], value: Any, where: str) -> Any:
         if isinstance(value, kind):
             return value
         if not isinstance(value, dict):
-            raise UsageError(f"{where} must be a table of options, got {value!r}")
+            raise UsageError(f"{where} must be a table of options, got {_shown(value)}")
         return from_dict(kind, value, f"{where}.")
     default = spec.default
     if isinstance(default, tuple):
-        items = [value] if isinstance(value, str | int | float) else value
-        return tuple(map(type(default[0]) if default else str, items))
-    expected: type = float if default is None else type(default)  # None: an optional number
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        raise UsageError(f"{where} must be of type {expected.__name__}, got {value!r}")
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(_scalar(type(default[0]) if default else str, item, where) for item in items)
+    if default is None and value is None:
+        return None
+    choices = _CHOICES.get(where)
+    if choices is not None and value not in choices:
+        raise UsageError(f"{where}: no {_shown(value)}; {nearest(str(value), list(choices))}")
+    return _scalar(float if default is None else type(default), value, where)  # None: a number
+
+
+def _scalar(kind: Any, value: Any, where: str) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is str and number:  # a budget
+        return str(value)
+    if kind is float and number:
+        value = float(value) if abs(value) < 2**63 else math.inf
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UsageError(f"{where} must be of type {kind.__name__}, got {_shown(value)}")
+    if kind is float and math.isnan(value):
+        raise UsageError(f"{where} must be a number, got nan")
+    if kind is int and not -(2**53) < value < 2**53:
+        raise UsageError(f"{where} is too large: {_shown(value)}")
+    if kind is str and not value.isprintable():
+        raise UsageError(f"{where} holds characters that cannot be printed: {_shown(value)}")
     return value
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: short, and on one line, whatever it is."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def to_toml(config: RunConfig) -> str:
@@ -351,4 +445,10 @@ def _toml(value: Any) -> str:
 def read_config(path: Path) -> RunConfig:
     """Read a run's config.toml."""
     config: RunConfig = from_dict(RunConfig, _read(path, "configuration"))
+    return config
+
+
+def parse_config(text: str, what: str) -> RunConfig:
+    """Read what `to_toml` wrote; `what` it is called in messages."""
+    config: RunConfig = from_dict(RunConfig, _parse(text, what))
     return config

@@ -8,6 +8,14 @@ class UsageError(ValueError):
     """
 
 
+class NotFiniteError(UsageError):
+    """An environment or an update produced something that is no number; the run must not go on."""
+
+
+class LostError(RuntimeError):
+    """The process of an environment has ended, or does not answer."""
+
+
 def nearest(name: str, known: list[str], otherwise: str = "") -> str:
     """A hint such as ``did you mean 'excess'?``; when nothing is close, `otherwise` or the list."""
     import difflib

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
+import os
+import socket
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from ucpo import files
 from ucpo.errors import UsageError
 
 Row = dict[str, float]
@@ -24,15 +30,17 @@ class Sink(Protocol):
 
 
 class Journal:
-    """Hands every row to every sink."""
+    """Hands every row to every sink; a full disk is waited for, until asked to stop."""
 
-    def __init__(self, sinks: Sequence[Sink] = ()) -> None:
-        self._sinks = sinks
+    def __init__(
+        self, sinks: Sequence[Sink] = (), stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._sinks, self._stopped = sinks, stopped
 
     def write(self, row: Row, timing: Row) -> None:
         """Hand on one row."""
         for sink in self._sinks:
-            sink.write(row, timing)
+            files.patiently(partial(sink.write, row, timing), self._stopped)
 
     def close(self) -> None:
         """Close every sink."""
@@ -41,45 +49,85 @@ class Journal:
 
 
 class CsvSink:
-    """`metrics.csv`: the same bytes for the same seed, so timings stay out of it."""
+    """`metrics.csv`: the same bytes for the same seed, so timings stay out of it.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The file.
+        before: What it held when the run that goes on was saved; anything later is forgotten.
+    """
+
+    def __init__(self, path: Path, before: bytes = b"") -> None:
         self._path = path
         self._fields: list[str] | None = None
+        if before:
+            self._fields = next(csv.reader([before.decode().splitlines()[0]]))
+            files.replace(path, before)
+        else:
+            path.unlink(missing_ok=True)
 
     def write(self, row: Row, timing: Row) -> None:
         """Append a row; values that were not known in the first row have no column."""
-        first = self._fields is None
-        self._fields = self._fields or list(row)
-        with self._path.open("w" if first else "a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self._fields, restval="", extrasaction="ignore")
-            if first:
-                writer.writeheader()
-            writer.writerow({key: f"{value:.9g}" for key, value in row.items()})
+        fields = self._fields or list(row)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, fields, restval="", extrasaction="ignore")
+        if self._fields is None:
+            writer.writeheader()
+        writer.writerow({key: f"{value:.9g}" for key, value in row.items()})
+        files.append(self._path, text.getvalue().encode())
+        self._fields = fields
 
     def close(self) -> None:
         """Nothing is held back."""
 
 
 class TensorBoardSink:
-    """Events for TensorBoard, over environment steps."""
+    """Events for TensorBoard, over environment steps.
 
-    def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+    Written here and at once: PyTorch's writer does it in a thread, where nobody can wait for a full
+    disk.
 
-        self._writer: Any = SummaryWriter(str(folder))
+    Args:
+        folder: The run's.
+        env_steps: Where a run goes on; TensorBoard forgets what earlier files say of later steps.
+    """
+
+    def __init__(self, folder: Path, env_steps: int | None = None) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        self._event, self._summary = Event, Summary
+        now = time.time()
+        # TensorBoard reads files in the order of their names.
+        host = f"{socket.gethostname()}.{os.getpid()}"
+        self._path = folder / f"events.out.tfevents.{now:.6f}.{host}"
+        head = [Event(wall_time=now, file_version="brain.Event:2")]
+        if env_steps is not None:
+            restart = SessionLog(status=SessionLog.START)
+            head.append(Event(wall_time=now, step=env_steps + 1, session_log=restart))
+        self._head = b"".join(map(_record, head))
 
     def write(self, row: Row, timing: Row) -> None:
         """Write every metric and the speed."""
-        env_steps = int(row["env_steps"])
-        for key, value in row.items():
+        values = {**row, "steps_per_second": timing["steps_per_second"]}
+        summary = self._summary()
+        for key, value in values.items():
             if value == value:  # not a number: no episode in that band yet
-                self._writer.add_scalar(key, value, env_steps)
-        self._writer.add_scalar("steps_per_second", timing["steps_per_second"], env_steps)
+                summary.value.add(tag=key, simple_value=value)
+        event = self._event(wall_time=time.time(), step=int(row["env_steps"]), summary=summary)
+        files.append(self._path, self._head + _record(event))
+        self._head = b""
 
     def close(self) -> None:
-        """Flush the events."""
-        self._writer.close()
+        """Nothing is held back."""
+
+
+def _record(event: Any) -> bytes:
+    """An event as TensorFlow's files hold it: with its length and checksums of both."""
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    buffer = io.BytesIO()
+    RecordWriter(buffer).write(event.SerializeToString())
+    return buffer.getvalue()
 
 
 class WandbSink:

@@ -12,7 +12,7 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,19 +20,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from ucpo.agents.controller import POLICY_FILE, Controller, Policy, PolicyInfo, make_actor
+from ucpo.agents.controller import Controller, Policy, PolicyInfo, make_actor
 from ucpo.agents.multipliers import Multipliers
 from ucpo.agents.networks import Body, Critics
 from ucpo.agents.replay import Replay
 from ucpo.agents.ucp import Entropy, Rates, UCPAgent
-from ucpo.config import RunConfig, resolve, to_toml
+from ucpo.config import RunConfig, resolve
 from ucpo.envs.interface import TaskSpec
 from ucpo.envs.registry import Task, family_of, make_task
-from ucpo.errors import UsageError
+from ucpo.errors import NotFiniteError, UsageError
+from ucpo.folders import METRICS_FILE, RunFolder, logged
+from ucpo.guards import dump
 from ucpo.journal import CsvSink, Display, Journal, Sink, TensorBoardSink, WandbSink
 from ucpo.problem import BudgetGrid, Constraint, Problem, parse_budgets, utility
-from ucpo.stock import random_starts
-from ucpo.training import train
+from ucpo.resuming import Resumed, Saver, resume
+from ucpo.stock import Start, random_starts
+from ucpo.training import Progress, train
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,14 +82,47 @@ class UCP:
         torch.set_num_threads(config.threads)
         torch.set_float32_matmul_precision("medium" if config.precision == "bf16" else "highest")
         self.task = make_task(
-            task, config.num_envs, config.costs or None, asynchronous=config.asynchronous
+            task,
+            config.num_envs,
+            config.costs or None,
+            asynchronous=config.asynchronous,
+            workers={
+                "worker_timeout": config.worker_timeout,
+                "restart_workers": config.restart_workers,
+            },
         )
         self.grid = make_grid(config, self.task.spec)
         self.agent = make_agent(config, self.task.spec, self.grid)
-        self._generator = np.random.default_rng([config.seed, 1])
-        self._starts = random_starts(self.grid, self._generator)
+        self.generator = np.random.default_rng([config.seed, 1])
         self._stock_discount = config.gamma if config.stock_discounted else 1.0
-        self.interrupted = False  # whether the last training was ended by Ctrl-C
+        self._resumed: Resumed | None = None
+        self.interrupted: signal.Signals | None = None  # what ended the last training early
+
+    @classmethod
+    def resume(
+        cls, run: str | Path, *, task: Task | None = None, env_steps: int | None = None
+    ) -> UCP:
+        """The agent of a run that was stopped or broke off; `learn` goes on with it in its folder.
+
+        On our own tasks and one thread it goes on as if nothing had happened, bit for bit. Foreign
+        environments cannot be saved in mid-episode; there new episodes begin.
+
+        Args:
+            run: The run's folder.
+            task: For a run whose task was a function: that function.
+            env_steps: A new total of environment steps, to extend a finished run.
+        """
+
+        def make(config: RunConfig) -> UCP:
+            made = cls.__new__(cls)
+            if env_steps is not None:
+                config = dataclasses.replace(config, env_steps=env_steps)
+            made._set_up(config.task if task is None else task, config)
+            return made
+
+        made, resumed = resume(Path(run), make)
+        made._resumed = resumed
+        return made
 
     def learn(
         self,
@@ -96,40 +132,75 @@ class UCP:
         show: bool = True,
         track: Track | None = None,
     ) -> UCP:
-        """Train; Ctrl-C ends it cleanly, keeping what was learned.
+        """Train; Ctrl-C or SIGTERM end it cleanly, keeping what was learned.
 
         Args:
             env_steps: Environment steps to make, over all environments; by default the
-                configuration's.
-            run: Folder for configuration, metrics, TensorBoard events and policy; must be new.
+                configuration's, or what is left of them in a run that was resumed.
+            run: Folder for configuration, metrics, TensorBoard events, checkpoints and policy; must
+                be new. A run that was resumed goes on in its own.
             show: Show progress on the terminal.
             track: Also log to this service.
         """
-        steps = self.config.env_steps if env_steps is None else env_steps
-        folder = None if run is None else self._new_folder(Path(run))
-        journal = Journal(self._sinks(folder, show, track))
-        try:
-            with _interruptible() as stopped:
+        resumed, self._resumed = self._resumed, None
+        made = self.agent.env_steps
+        steps = self.config.env_steps - (made if resumed else 0) if env_steps is None else env_steps
+        if resumed or run is not None:
+            self.config = dataclasses.replace(self.config, env_steps=made + steps)
+        progress = resumed.progress if resumed else self.progress()
+        progress.goal = made + steps
+        with ExitStack() as stack:
+            folder = resumed.folder if resumed else None
+            if folder is None and run is not None:
+                folder = RunFolder.new(Path(run))
+            if folder is not None:
+                stack.callback(folder.close)
+                folder.write_config(self.config)
+            stack.enter_context(logged(None if folder is None else folder.path, show))
+            stop = stack.enter_context(_interruptible())
+            journal = Journal(self._sinks(folder, resumed, show, track), stop.asked)
+            stack.callback(journal.close)
+            begun = resumed.begun if resumed else None
+            saver: Saver | None = None
+            if folder is not None:
+                last = resumed.checkpoint if resumed else None
+                saver = Saver(self, progress, folder, last, stop.asked)
+            try:
                 train(
                     self.agent,
                     self.task,
-                    self._starts,
-                    self.grid,
+                    begun or self.task.reset(self.starts(), self._stock_discount),
+                    progress,
                     journal,
-                    env_steps=steps,
                     random_steps=self.config.random_steps,
                     updates=self.config.updates,
-                    log_every=self.config.log_every,
-                    stock_discount=self._stock_discount,
-                    generator=self._generator,
-                    stopped=stopped.is_set,
+                    generator=self.generator,
+                    stopped=stop.asked,
+                    save=saver or (lambda: None),
                 )
-                self.interrupted = stopped.is_set()
-        finally:
-            if folder is not None:
-                self.policy().save(folder / POLICY_FILE)
-            journal.close()
+            except NotFiniteError as error:  # neither policy nor checkpoint: the last ones are good
+                if folder is not None:
+                    how = dump(folder.path, error, self.config, self.agent)
+                    raise NotFiniteError(f"{error}. {how}") from error
+                raise
+            except BaseException:
+                if saver is not None:
+                    with suppress(OSError):  # what ended the training is what to tell
+                        saver.write_policy()
+                raise
+            if saver is not None:
+                saver.write()
+            self.interrupted = stop.signal
         return self
+
+    def starts(self) -> Iterator[Start]:
+        """Of the episodes to come."""
+        return random_starts(self.grid, self.generator)
+
+    def progress(self) -> Progress:
+        """Of a training that begins now."""
+        names, config = self.task.spec.cost_names, self.config
+        return Progress(self.agent, self.grid, names, config.env_steps, config.log_every)
 
     def policy(self) -> Policy:
         """The policy as it stands."""
@@ -166,24 +237,16 @@ class UCP:
 
         return evaluate(self.policy(), self.task, budgets, episodes, seed)
 
-    def _new_folder(self, folder: Path) -> Path:
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            raise UsageError(
-                f"{folder} exists already; nothing was changed. Choose another folder "
-                "(--run NAME), or remove this one if it is not needed"
-            ) from None
-        (folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")
-        return folder
-
-    def _sinks(self, folder: Path | None, show: bool, track: Track | None) -> list[Sink]:
+    def _sinks(
+        self, folder: RunFolder | None, resumed: Resumed | None, show: bool, track: Track | None
+    ) -> list[Sink]:
         sinks: list[Sink] = []
+        path = Path() if folder is None else folder.path
         if folder is not None:
-            sinks += [CsvSink(folder / "metrics.csv"), TensorBoardSink(folder)]
+            sinks.append(CsvSink(path / METRICS_FILE, resumed.metrics if resumed else b""))
+            sinks.append(TensorBoardSink(path, self.agent.env_steps if resumed else None))
         if track is not None:
-            settings = dataclasses.asdict(self.config)
-            sinks.append(WandbSink(folder or Path(), settings))
+            sinks.append(WandbSink(path, dataclasses.asdict(self.config)))
         if show:
             sinks.append(Display(f"{self.config.variant} on {self.task.spec.name}"))
         return sinks
@@ -281,21 +344,33 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
     )
 
 
+class Stop:
+    """A request to end the training after the iteration under way."""
+
+    signal: signal.Signals | None = None
+
+    def asked(self) -> bool:
+        """Whether there is one."""
+        return self.signal is not None
+
+
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a request to stop; a second one interrupts at once."""
-    stopped = threading.Event()
+def _interruptible() -> Iterator[Stop]:
+    """Turn the first Ctrl-C or SIGTERM into a request to stop; a second one ends at once."""
+    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stopped
+        yield stop
         return
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-        signal.signal(signal.SIGINT, before)
+    def request(number: int, frame: FrameType | None) -> None:
+        stop.signal = signal.Signals(number)
+        signal.signal(number, before[signal.Signals(number)])
 
-    signal.signal(signal.SIGINT, stop)
+    for number in before:
+        signal.signal(number, request)
     try:
-        yield stopped
+        yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

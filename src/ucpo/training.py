@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+from ucpo import states
 from ucpo.agents.ucp import UCPAgent
-from ucpo.envs.interface import Episodes, VectorTask
+from ucpo.envs.interface import Arrays, Episodes, VectorTask
+from ucpo.guards import finite
 from ucpo.journal import Journal, Row
-from ucpo.problem import BudgetGrid
-from ucpo.stock import Start
+from ucpo.problem import BudgetGrid, Floats
 
 BANDS = 4  # of budgets, for reporting
 
@@ -22,39 +23,32 @@ BANDS = 4  # of budgets, for reporting
 def train(
     agent: UCPAgent,
     task: VectorTask,
-    starts: Iterator[Start],
-    grid: BudgetGrid,
+    begun: tuple[Floats, Floats],
+    progress: Progress,
     journal: Journal,
     *,
-    env_steps: int,
     random_steps: int,
     updates: int,
-    log_every: int,
-    stock_discount: float,
     generator: np.random.Generator,
     stopped: Callable[[], bool] = lambda: False,
+    save: Callable[[], None] = lambda: None,
 ) -> None:
-    """Train for a number of environment steps (of all environments together), or until stopped.
+    """Train up to the goal, or until stopped.
 
     Args:
         agent: What acts and learns; may have learned before.
-        task: The batch of environments.
-        starts: Seeds and initial stocks of the episodes to come.
-        grid: The budgets trained for; metrics are reported by bands of them.
+        task: The batch of environments, with episodes under way.
+        begun: What it says to act on: observations (n, obs) and stocks (n, C).
+        progress: How far the training is, and its goal.
         journal: Where metrics go.
-        env_steps: Environment steps to make in this call.
         random_steps: With fewer environment steps made, actions are uniformly random, no updates.
         updates: Updates per iteration of all environments.
-        log_every: Environment steps between rows of metrics.
-        stock_discount: See `ucpo.stock.advance`.
         generator: For the random actions.
         stopped: Asked after every iteration; True ends the training.
+        save: Called after every iteration; may write a checkpoint.
     """
-    progress = Progress(agent, grid, task.spec.cost_names, goal=agent.env_steps + env_steps)
-    next_log = agent.env_steps + log_every
     shape = (task.num_envs, task.spec.action_size)
-    obs, stock = task.reset(starts, stock_discount)
-    learned = dict.fromkeys(agent.METRICS, torch.tensor(float("nan")))
+    obs, stock = begun
     while agent.env_steps < progress.goal and not stopped():
         learning = agent.env_steps >= random_steps
         if learning:
@@ -68,21 +62,25 @@ def train(
         obs, stock = step.obs, step.stock
         if learning:
             for _ in range(updates):
-                learned |= agent.update()
-        if agent.env_steps >= next_log or agent.env_steps >= progress.goal:
-            next_log += log_every
-            journal.write(progress.row(learned), progress.timing())
+                progress.learned |= finite(agent.update(), agent)
+        if agent.env_steps >= progress.next_log or agent.env_steps >= progress.goal:
+            progress.next_log += progress.log_every
+            journal.write(progress.row(), progress.timing())
+        save()
 
 
 @dataclass
 class Progress:
-    """Statistics over recent episodes, overall and by band of budget."""
+    """How far a training is: statistics over recent episodes, overall and by band of budget."""
 
     agent: UCPAgent
-    grid: BudgetGrid
+    grid: BudgetGrid  # the budgets trained for
     cost_names: tuple[str, ...]
-    goal: int
+    goal: int  # environment steps, over all environments together
+    log_every: int  # environment steps between rows of metrics
     episodes: int = 0
+    next_log: int = 0
+    learned: dict[str, torch.Tensor] = field(default_factory=dict)  # the latest of each metric
     _recent: deque[tuple[float, int, np.ndarray, np.ndarray]] = field(
         default_factory=lambda: deque(maxlen=400)
     )
@@ -90,6 +88,8 @@ class Progress:
 
     def __post_init__(self) -> None:
         self._clock = (time.perf_counter(), self.agent.env_steps)
+        self.next_log = self.agent.env_steps + self.log_every
+        self.learned = dict.fromkeys(self.agent.METRICS, torch.tensor(float("nan")))
 
     def observe(self, episodes: Episodes) -> None:
         """Note finished episodes."""
@@ -104,7 +104,7 @@ class Progress:
             )
         )
 
-    def row(self, learned: dict[str, torch.Tensor]) -> Row:
+    def row(self) -> Row:
         """Metrics as they stand; nothing in them depends on the clock."""
         agent = self.agent
         row: Row = {
@@ -112,16 +112,53 @@ class Progress:
             "updates": agent.updates,
             "episodes": self.episodes,
         }
-        returns, lengths, budgets, costs = (
-            map(np.asarray, zip(*self._recent, strict=True))
-            if self._recent
-            else (np.empty(0), np.empty(0), *[np.empty((0, len(self.cost_names)))] * 2)
-        )
-        row["return"] = _mean(returns)
-        row["length"] = _mean(lengths)
+        recent = self._recent_columns()
+        row["return"] = _mean(recent["returns"])
+        row["length"] = _mean(recent["lengths"])
+        budgets, costs = recent["budgets"], recent["costs"]
         for cost, name in enumerate(self.cost_names):
             row |= self._columns(name, cost, budgets[:, cost], costs[:, cost])
-        return row | {name: float(value) for name, value in learned.items()}
+        return row | {name: float(value) for name, value in self.learned.items()}
+
+    def state(self) -> Arrays:
+        """What `restore` needs to go on from here."""
+        counts = (self.episodes, self.next_log)
+        return {
+            **states.within("recent", self._recent_columns()),
+            "counts": np.array(counts, np.int64),
+            "learned": np.array([float(self.learned[name]) for name in self.agent.METRICS]),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state."""
+        recent, size = states.part(state, "recent"), (len(self.cost_names),)
+        episodes = min(len(recent.get("returns", ())), self._recent.maxlen or 0)
+        like: Arrays = {
+            "returns": np.zeros(episodes),
+            "lengths": np.zeros(episodes, np.int64),
+            "budgets": np.zeros((episodes, *size), np.float32),
+            "costs": np.zeros((episodes, *size)),
+        }
+        states.fit(recent, like, "recent episodes")
+        rest = {key: value for key, value in state.items() if "/" not in key}
+        metrics = np.zeros(len(self.agent.METRICS))
+        states.fit(rest, {"counts": np.zeros(2, np.int64), "learned": metrics}, "progress")
+        self._recent.clear()
+        self._recent.extend(zip(*(recent[name] for name in like), strict=True))
+        self.episodes, self.next_log = map(int, rest["counts"])
+        values = torch.from_numpy(rest["learned"])
+        self.learned = dict(zip(self.agent.METRICS, values, strict=True))
+
+    def _recent_columns(self) -> Arrays:
+        """Returns, lengths, budgets and costs of the recent episodes, (k, ...) each."""
+        C = len(self.cost_names)
+        kinds = {"returns": np.float64, "lengths": np.int64, "budgets": np.float32, "costs": float}
+        columns = zip(*self._recent, strict=True) if self._recent else ((),) * len(kinds)
+        shapes = [(-1,), (-1,), (-1, C), (-1, C)]
+        return {
+            name: np.asarray(column, kind).reshape(shape)
+            for (name, kind), column, shape in zip(kinds.items(), columns, shapes, strict=True)
+        }
 
     def _columns(self, name: str, cost: int, budgets: np.ndarray, costs: np.ndarray) -> Row:
         """Cost, violation rate, expected excess and price of one cost, overall and by band."""

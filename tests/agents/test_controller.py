@@ -126,11 +126,11 @@ def test_mutated_files_load_as_policies_or_are_refused(data, tmp_path_factory):
 def test_a_failed_save_keeps_the_earlier_policy(agent, policy_file, monkeypatch):
     before = policy_file.read_bytes()
 
-    def full_disk(weights, path, metadata):
-        path.write_bytes(b"half")
+    def full_disk(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ucpo.agents.controller.save_file", full_disk)
+    monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
         agent.policy().save(policy_file)
     assert policy_file.read_bytes() == before
+    assert list(policy_file.parent.glob("*.partial")) == []

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -117,3 +119,49 @@ def test_samples_are_uniform_over_what_is_stored():
 def test_a_capacity_below_one_row_is_refused():
     with pytest.raises(UsageError, match="num_envs=8"):
         Replay(4, 8, 1, 1, 1, 1, 0.99)
+
+
+def test_where_an_environment_broke_the_step_before_is_there_twice_and_ends():
+    replay = make(num_envs=2)
+    steps = [step(1.0, n=2), step(2.0, n=2), step(99.0, reward=99.0, end="truncated", n=2)]
+    steps[2] = dataclasses.replace(steps[2], lost=np.array([True, False]))
+    fill(replay, [*steps, step(4.0, n=2)], n=2)
+    assert window(replay, 0) == (1.0 + 0.5, 0.5**2, 2.0)  # stops at the gap, and looks beyond
+    assert window(replay, 1) == window(replay, 2) == (1.0, 0.5, 2.0)
+    assert window(replay, 2, env=1) == (99.0, 0.5, 99.0)
+
+
+def test_an_environment_that_breaks_at_once_cannot_be_made_up_for():
+    with pytest.raises(UsageError, match="very first step"):
+        fill(make(), [dataclasses.replace(step(1.0), lost=np.array([True]))])
+
+
+def test_rows_come_back_as_they_were_also_after_the_ring_has_gone_round():
+    replay, other = make(capacity=4), make(capacity=4)
+    fill(replay, [step(float(i), end="terminated" if i % 3 == 2 else None) for i in range(7)])
+    other.restore(3, replay.rows(3, 5))
+    other.restore(5, replay.rows(5, 7))
+    assert (len(other), other.rows_written) == (4, 7)
+    for row in range(4):
+        assert window(other, row) == window(replay, row)
+
+
+def test_rows_of_another_shape_are_refused():
+    rows = make(num_envs=2).rows(0, 1)
+    with pytest.raises(UsageError, match="saved state of the replay"):
+        make().restore(0, rows)
+
+
+def test_a_cut_keeps_windows_from_crossing_it():
+    replay = make()
+    fill(replay, [step(1.0), step(2.0)])
+    replay.cut()
+    fill(replay, [step(3.0)])
+    assert window(replay, 0) == (1.0 + 0.5, 0.5**2, 2.0)
+
+
+def test_the_latest_actions_of_an_environment():
+    replay = make(capacity=4)
+    fill(replay, [step(float(i)) for i in range(6)])
+    np.testing.assert_allclose(replay.actions(0, 3)[:, 0], [0.3, 0.4, 0.5], rtol=1e-6)
+    assert len(replay.actions(0, 9)) == 4

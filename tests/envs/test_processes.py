@@ -11,7 +11,7 @@ from tests.envs.test_adapters import Thermostat, begin, variant
 from ucpo.envs.adapters import GymnasiumTask
 from ucpo.envs.processes import Elsewhere
 from ucpo.envs.registry import make_task
-from ucpo.errors import UsageError
+from ucpo.errors import LostError, UsageError
 
 
 def episodes(task, steps=60):
@@ -79,9 +79,10 @@ def test_a_process_that_ends_is_missed():
             os._exit(3)
         return {"cost": heat}
 
-    task = GymnasiumTask(variant(info=staticmethod(crash)), 1, name="Oven", asynchronous=True)
+    oven = variant(info=staticmethod(crash))
+    task = GymnasiumTask(oven, 1, name="Oven", asynchronous=True, restart_workers=False)
     begin(task)
-    with pytest.raises(RuntimeError, match=r"Oven 0 ended unasked \(exit code 3\)"):
+    with pytest.raises(LostError, match=r"Oven 0 ended unasked \(exit code 3\)"):
         task.step(np.array([[1.0]]))
     task.close()
 
@@ -115,3 +116,79 @@ def test_environments_registered_only_here_are_made_elsewhere_too():
     task.step(np.zeros((1, 1)))
     assert task.step(np.zeros((1, 1))).truncated.tolist() == [True]
     task.close()
+
+
+def crash(heat):
+    if heat > 9.0:
+        os._exit(3)
+    return {"cost": heat}
+
+
+def hang(heat):
+    if heat > 9.0:
+        time.sleep(600.0)
+    return {"cost": heat}
+
+
+@pytest.mark.parametrize("accident", [crash, hang])
+def test_a_lost_process_is_replaced_and_its_episode_dropped(accident, caplog):
+    oven = variant(info=staticmethod(accident))
+    task = GymnasiumTask(oven, 2, name="Oven", asynchronous=True, worker_timeout=2.0)
+    begin(task)
+    before = task.step(np.array([[0.0], [0.0]]))
+    step = task.step(np.array([[1.0], [0.0]]))
+    assert step.lost.tolist() == [True, False]
+    assert len(step.episodes) == 0
+    assert step.successor[0].tolist() == before.obs[0].tolist()
+    assert task.lengths.tolist() == [0, 2]
+    assert "Oven 0" in caplog.text and "replaced" in caplog.text
+    step = task.step(np.array([[0.5], [0.5]]))  # the new one works
+    assert step.lost is None
+    assert step.reward.tolist() == [7.5, 7.5]
+    assert step.episodes.rows.tolist() == [1]
+    task.close()
+
+
+def test_a_process_lost_between_questions_is_replaced_too():
+    task = GymnasiumTask(Thermostat, 1, asynchronous=True)
+    begin(task)
+    os.kill(task._hosts[0]._process.pid, 9)
+    task._hosts[0]._process.join()
+    assert task.step(np.zeros((1, 1))).lost.tolist() == [True]
+    for _ in range(2):
+        task.step(np.zeros((1, 1)))
+    os.kill(task._hosts[0]._process.pid, 9)
+    task._hosts[0]._process.join()
+    obs, _ = begin(task)  # a reset is simply asked again
+    assert obs.shape == (1, 2)
+    task.close()
+
+
+def test_an_environment_that_only_ever_breaks_stops_the_run():
+    task = GymnasiumTask(variant(info=staticmethod(crash)), 1, name="Oven", asynchronous=True)
+    begin(task)
+    with pytest.raises(LostError, match="Oven 0"):
+        for _ in range(12):
+            task.step(np.array([[1.0]]))
+    task.close()
+
+
+def test_training_goes_on_without_the_episode_that_was_lost():
+    from ucpo import UCP
+
+    def sometimes(heat):
+        if heat > 9.95:
+            os._exit(1)
+        return {"cost": heat}
+
+    oven = variant(info=staticmethod(sometimes))
+    quick = {"random_steps": 400, "networks": {"hidden": [8]}, "num_envs": 2, "env_steps": 400}
+    agent = UCP(oven, budget_range="0:9", asynchronous=True, **quick)
+    before = [host._process.pid for host in agent.task._hosts]
+    agent.learn(show=False)
+    after = [host._process.pid for host in agent.task._hosts]
+    agent.task.close()
+    assert before != after
+    assert agent.agent.env_steps == 400
+    kept = agent.agent.replay.windows(np.arange(200), np.zeros(200, int))
+    assert float(kept.action.max()) < 0.99  # no transition of a lost step

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
+from ucpo import files
 from ucpo import stock as stocks
 from ucpo.agents.networks import Actor, Body
 from ucpo.envs.adapters import to_bounds
@@ -46,6 +48,37 @@ class PolicyInfo:
     stock_size: int
     stock_scale: float
     stock_features: int
+
+    def __post_init__(self) -> None:
+        """Refuse what no training writes; files come from strangers too."""
+        for field in dataclasses.fields(self):
+            _FITS[str(field.type)](getattr(self, field.name), field.name)
+        costs, actions = len(self.cost_names), len(self.action_low)
+        for fits, what in (
+            (1 <= actions == len(self.action_high), "bounds of actions"),
+            (all(low < high for low, high in self._pairs("action")), "bounds of actions"),
+            (1 <= costs == len(set(self.cost_names)), "names of costs"),
+            (costs == len(self.budget_low) == len(self.budget_high), "budgets for each cost"),
+            (all(0 <= low <= high for low, high in self._pairs("budget")), "budgets"),
+            (0.0 < self.stock_discount <= 1.0, "discount of the stock"),
+            (self.stock_size in (0, costs), "size of the stock"),
+            (self.stock_scale > 0.0, "scale of the stock"),
+            (self.observation_size >= 1 and all(self.hidden), "sizes of layers"),
+        ):
+            if not fits:
+                raise ValueError(f"it has impossible {what}")
+
+    def _pairs(self, what: str) -> list[tuple[float, float]]:
+        low, high = getattr(self, f"{what}_low"), getattr(self, f"{what}_high")
+        return list(zip(low, high, strict=True))
+
+    def weights(self) -> int:
+        """How many numbers the network has."""
+        embedded = self.stock_features if self.stock_size else 0
+        wide = embedded or self.stock_size
+        sizes = [self.observation_size + wide, *self.hidden, 2 * len(self.action_low)]
+        layers = [(self.stock_size, embedded)] if embedded else []
+        return sum((inputs + 1) * outputs for inputs, outputs in [*layers, *pairwise(sizes)])
 
     def covers(self, budgets: Sequence[float]) -> bool:
         """Whether budgets, one per cost, lie in the range trained for."""
@@ -141,17 +174,14 @@ class Policy:
         """Write one self-contained file; an earlier one survives until the new one is whole."""
         about = json.dumps({"format": FORMAT, **dataclasses.asdict(self.info)})
         weights = {name: value.contiguous() for name, value in self.actor.state_dict().items()}
-        partial = path.with_name(path.name + ".partial")
-        try:
-            save_file(weights, partial, metadata={"ucpo": about})
-        except SafetensorError as error:  # how a full disk shows here
-            partial.unlink(missing_ok=True)
-            raise OSError(f"cannot write {partial}: {error}") from error
-        partial.replace(path)
+        files.replace(path, safetensors.torch.save(weights, metadata={"ucpo": about}))
 
 
 def load(path: str | Path) -> Policy:
-    """Load a policy from a run folder or a policy file. Nothing in the file is executed."""
+    """Load a policy from a run folder or a policy file.
+
+    Nothing in the file is executed, and nothing is allocated that is larger than the file.
+    """
     path = Path(path)
     file = path / POLICY_FILE if path.is_dir() else path
     if not file.is_file():
@@ -161,26 +191,75 @@ def load(path: str | Path) -> Policy:
         )
     try:
         with safe_open(file, framework="pt") as stored:
-            about = json.loads((stored.metadata() or {})["ucpo"])
-            if about.pop("format") != FORMAT:
-                raise UsageError(
-                    f"{file} was written by another version of ucpo; retrain or convert"
-                )
-            fields: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in about.items()
-            }
-            info = PolicyInfo(**fields)
-            shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
-            actor = make_actor(info, *shape, torch.Generator())
-            actor.load_state_dict({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118
+            return _read_policy(stored, file)
     except UsageError:
         raise
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(
-            f"{file} is not a policy of ucpo, or it is damaged ({type(error).__name__}: {error})"
-        ) from None
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise UsageError(f"{file} is not a policy of ucpo, or it is damaged ({reason})") from None
+
+
+def _read_policy(stored: Any, file: Path) -> Policy:
+    about = json.loads((stored.metadata() or {})["ucpo"])
+    if not isinstance(about, dict):
+        raise ValueError("its description is no table")
+    if about.pop("format") != FORMAT:
+        raise UsageError(f"{file} was written by another version of ucpo; retrain or convert")
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in about.items()
+    }
+    info = PolicyInfo(**fields)
+    if 4 * info.weights() > file.stat().st_size:
+        raise ValueError(f"it is too short for the {info.weights()} weights it announces")
+    shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
+    actor = make_actor(info, *shape, torch.Generator())
+    expected = actor.state_dict()
+    if set(stored.keys()) != set(expected):
+        raise ValueError("its weights have other names")
+    for name, weight in expected.items():
+        found = stored.get_slice(name)
+        if (found.get_dtype(), found.get_shape()) != ("F32", list(weight.shape)):
+            raise ValueError(f"{name} is {found.get_dtype()} of shape {found.get_shape()}")
+        weight.copy_(stored.get_tensor(name))
+        if not torch.isfinite(weight).all():
+            raise ValueError(f"{name} holds what is no number")
     return Policy(actor.requires_grad_(False), info)
+
+
+def _text(value: Any, name: str) -> None:
+    if not (isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()):
+        raise ValueError(f"{name} is no name")
+
+
+def _count(value: Any, name: str) -> None:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{name} is no count")
+
+
+def _number(value: Any, name: str) -> None:
+    if type(value) not in (int, float) or not abs(value) < 1e300:
+        raise ValueError(f"{name} is no number")
+
+
+def _several(one: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, tuple) or len(value) > _LONGEST:
+            raise ValueError(f"{name} is no list, or too long")
+        for item in value:
+            one(item, name)
+
+    return check
+
+
+_LONGEST = 10_000  # of the lists in a policy
+_FITS = {  # by the type of a field of PolicyInfo
+    "str": _text,
+    "int": _count,
+    "float": _number,
+    "tuple[str, ...]": _several(_text),
+    "tuple[int, ...]": _several(_count),
+    "tuple[float, ...]": _several(_number),
+}
 
 
 class Controller:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.envs.interface import Episodes
+from ucpo import states
+from ucpo.envs.interface import Arrays, Episodes
 from ucpo.errors import UsageError
 from ucpo.problem import BudgetGrid, Problem
 
@@ -103,6 +105,36 @@ class Multipliers:
             parameter.grad = slope * torch.sigmoid(parameter) if self._softplus else slope
         self._optimiser.step()
         self._clip()
+
+    def state(self) -> Arrays:
+        """What `restore` needs to go on from here."""
+        recent = list(zip(*self._recent, strict=True)) or [(), ()]
+        size = (len(self._recent), len(self.parameters))
+        return {
+            **{f"parameters/{c}": p.numpy().copy() for c, p in enumerate(self.parameters)},
+            **states.within("optimiser", states.of_optimiser(self._optimiser, self.parameters)),
+            "bins": np.array([bins.numpy() for bins in recent[0]], np.int64).reshape(size),
+            "violations": np.array([v.numpy() for v in recent[1]], np.float32).reshape(size),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state."""
+        what, C = "multipliers", len(self.parameters)
+        tables = states.part(state, "parameters")
+        states.fit(tables, {str(c): p.numpy() for c, p in enumerate(self.parameters)}, what)
+        optimiser = states.part(state, "optimiser")
+        states.set_optimiser(self._optimiser, self.parameters, optimiser, what)
+        recent = {key: value for key, value in state.items() if "/" not in key}
+        episodes = min(len(recent.get("bins", ())), self._recent.maxlen or 0)
+        bins, violations = np.zeros((episodes, C), np.int64), np.zeros((episodes, C), np.float32)
+        states.fit(recent, {"bins": bins, "violations": violations}, what)
+        if ((recent["bins"] < 0) | (recent["bins"] >= self._grid.levels)).any():
+            raise UsageError("the saved state of the multipliers names levels that are not there")
+        for c, parameter in enumerate(self.parameters):
+            parameter.copy_(torch.from_numpy(tables[str(c)]))
+        self._recent.clear()
+        for level, violation in zip(recent["bins"], recent["violations"], strict=True):
+            self._recent.append((torch.from_numpy(level), torch.from_numpy(violation)))
 
     def _clip(self) -> None:
         for parameter, table in zip(self.parameters, self.tables(), strict=True):

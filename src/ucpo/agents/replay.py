@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.envs.interface import Ints, Step
+from ucpo import states
+from ucpo.envs.interface import Arrays, Ints, Step
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
 
@@ -74,7 +75,75 @@ class Replay:
         self._gains[row, :, 1:] = step.costs
         self._terminated[row] = step.terminated
         self._ended[row] = step.terminated | step.truncated
+        if step.lost is not None and step.lost.any():
+            self._overwrite_lost(row, np.flatnonzero(step.lost))
         self._rows_written += 1
+
+    def _overwrite_lost(self, row: int, envs: Ints) -> None:
+        """Where an environment broke nothing was learned: repeat what it did before, twice over.
+
+        A window must reach neither into nor across the gap, so both copies end their episode.
+        """
+        if self._rows_written == 0:
+            raise UsageError("an environment broke in its very first step; see that it works")
+        self.cut(envs)
+        for column in self._columns().values():
+            column[row, envs] = column[row - 1, envs]
+
+    def cut(self, envs: Ints | slice = slice(None)) -> None:
+        """Let the newest transitions of some environments be the last of their episodes."""
+        if self._rows_written:
+            self._ended[(self._rows_written - 1) % len(self._ended), envs] = True
+
+    def actions(self, env: int, count: int) -> Floats:
+        """The latest actions of an environment, (k, action), k at most `count` and what is kept."""
+        kept = min(count, self._rows_written, self.rows_kept)
+        places = np.arange(self._rows_written - kept, self._rows_written) % self.rows_kept
+        return self._before[places, env, self._splits[1] : self._splits[2]]
+
+    # Rows are saved by their number since the beginning, so that only new ones need writing.
+
+    @property
+    def rows_written(self) -> int:
+        """Rows ever added; the last `rows_kept` of them are still here."""
+        return self._rows_written
+
+    @property
+    def rows_kept(self) -> int:
+        """Rows there is room for."""
+        return len(self._ended)
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of one row."""
+        return sum(column[0].nbytes for column in self._columns().values())
+
+    def rows(self, first: int, last: int) -> Arrays:
+        """Copies of the rows of these numbers, `last` excluded; they must still be here."""
+        places = np.arange(first, last) % self.rows_kept
+        return {name: column[places] for name, column in self._columns().items()}
+
+    def restore(self, first: int, rows: Arrays) -> None:
+        """Put rows back, the first of them with this number; older ones must come first."""
+        count = len(rows.get("ended", ()))
+        like = {
+            name: np.broadcast_to(column[:1], (count, *column.shape[1:]))
+            for name, column in self._columns().items()
+        }
+        states.fit(rows, like, "replay")
+        places = np.arange(first, first + count) % self.rows_kept
+        for name, column in self._columns().items():
+            column[places] = rows[name]
+        self._rows_written = first + count
+
+    def _columns(self) -> Arrays:
+        return {
+            "before": self._before,
+            "after": self._after,
+            "gains": self._gains,
+            "terminated": self._terminated,
+            "ended": self._ended,
+        }
 
     def sample(self, batch: int, generator: np.random.Generator) -> Batch:
         """Windows that begin at transitions drawn uniformly, with replacement."""

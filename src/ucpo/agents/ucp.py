@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ucpo import states
 from ucpo.agents.multipliers import Multipliers
 from ucpo.agents.networks import Actor, Critics
 from ucpo.agents.quantiles import quantile_loss
 from ucpo.agents.replay import Batch, Replay
-from ucpo.envs.interface import Episodes, Step
+from ucpo.envs.interface import Arrays, Episodes, Step
 from ucpo.problem import Floats, Problem
 
 
@@ -59,6 +60,24 @@ class Entropy:
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
         self.weight = self._log.detach().exp()
+
+    def state(self) -> Arrays:
+        """What `restore` needs to go on from here."""
+        now = {"weight": self.weight.numpy().copy(), "log": self._log.detach().numpy().copy()}
+        if self._optimiser is not None:
+            now |= states.within("adam", states.of_optimiser(self._optimiser, [self._log]))
+        return now
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state."""
+        adam, values = states.part(state, "adam"), {k: state[k] for k in state if "/" not in k}
+        number = np.zeros((), np.float32)
+        states.fit(values, {"weight": number, "log": number}, "entropy weight")
+        if self._optimiser is not None:
+            states.set_optimiser(self._optimiser, [self._log], adam, "entropy weight")
+        self.weight = torch.from_numpy(values["weight"].copy())
+        with torch.no_grad():
+            self._log.copy_(torch.from_numpy(values["log"]))
 
 
 class UCPAgent:
@@ -191,6 +210,47 @@ class UCPAgent:
             "entropy_weight": self.entropy.weight,
             "predicted_return": quantiles[:2].detach().mean(),
             "predicted_cost": quantiles[2:].detach().mean(),
+        }
+
+    # --- Be saved ---
+
+    def state(self) -> Arrays:
+        """Everything that what comes next depends on, except the rows of the replay."""
+        parts = {
+            **{name: states.of_module(network) for name, network in self._networks().items()},
+            "actor_adam": states.of_optimiser(self._actor_optimiser, self._actor_weights),
+            "critic_adam": states.of_optimiser(self._critic_optimiser, self._critic_weights),
+            "entropy": self.entropy.state(),
+            "multipliers": self.multipliers.state(),
+            "noise": states.of_noise(self._noise),
+            "choice": states.of_generator(self._choice),
+            "counts": {"env_steps": np.array(self.env_steps), "updates": np.array(self.updates)},
+        }
+        return {k: v for name, kept in parts.items() for k, v in states.within(name, kept).items()}
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from the state of an agent of the same configuration."""
+        for name, network in self._networks().items():
+            states.set_module(network, states.part(state, name), name)
+        for name, optimiser, weights in (
+            ("actor_adam", self._actor_optimiser, self._actor_weights),
+            ("critic_adam", self._critic_optimiser, self._critic_weights),
+        ):
+            states.set_optimiser(optimiser, weights, states.part(state, name), name)
+        self.entropy.restore(states.part(state, "entropy"))
+        self.multipliers.restore(states.part(state, "multipliers"))
+        states.set_noise(self._noise, states.part(state, "noise"), "noise")
+        states.set_generator(self._choice, states.part(state, "choice"), "choice of transitions")
+        counts, count = states.part(state, "counts"), np.array(0)
+        states.fit(counts, {"env_steps": count, "updates": count}, "agent")
+        self.env_steps, self.updates = int(counts["env_steps"]), int(counts["updates"])
+
+    def _networks(self) -> dict[str, nn.Module]:
+        return {
+            "actor": self.actor,
+            "critics": self.critics,
+            "target_actor": self.target_actor,
+            "target_critics": self.target_critics,
         }
 
 

@@ -6,15 +6,20 @@ are recognised by what they offer, not by class, so environments of older packag
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ucpo.envs.interface import Ints, Outcome, TaskSpec, VectorTask
-from ucpo.envs.processes import Elsewhere, Here, Host
-from ucpo.errors import UsageError, nearest
+from ucpo.envs.processes import TIMEOUT, Elsewhere, Here, Host
+from ucpo.errors import LostError, UsageError, nearest
 from ucpo.problem import Floats
+
+_MOST_LOSSES = 10  # of one environment's process without a whole episode in between
+
+log = logging.getLogger("ucpo")
 
 TOTAL = "cost"  # the column that holds info["cost"]
 
@@ -33,6 +38,8 @@ class GymnasiumTask(VectorTask):
         asynchronous: Step each environment in a process of its own, at the same time, instead of
             one after another. Pays where a step takes much longer than passing its result between
             processes; in a script, use it under ``if __name__ == "__main__":``.
+        worker_timeout: Seconds after which such a process that does not answer counts as lost.
+        restart_workers: Replace lost processes and drop their episodes, instead of stopping.
     """
 
     def __init__(
@@ -42,6 +49,8 @@ class GymnasiumTask(VectorTask):
         name: str | None = None,
         costs: Sequence[str] | None = None,
         asynchronous: bool = False,
+        worker_timeout: float = TIMEOUT,
+        restart_workers: bool = True,
     ) -> None:
         probe = make()
         self._name = name or _name_of(probe)
@@ -55,10 +64,12 @@ class GymnasiumTask(VectorTask):
             max_episode_steps=getattr(getattr(probe, "spec", None), "max_episode_steps", None),
         )
         super().__init__(spec, num_envs)
+        self._make, self._timeout, self._restarts = make, worker_timeout, restart_workers
+        self._losses = np.zeros(num_envs, np.int64)  # in a row, without a whole episode in between
         self._hosts: list[Host]
         if asynchronous:
             probe.close()
-            self._hosts = [Elsewhere(make, f"{self._name} {row}") for row in range(num_envs)]
+            self._hosts = [self._elsewhere(row) for row in range(num_envs)]
         else:
             self._hosts = [Here(probe), *(Here(make()) for _ in range(num_envs - 1))]
         self._low, self._high = low, high
@@ -67,24 +78,76 @@ class GymnasiumTask(VectorTask):
 
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
         """Reset some of the environments."""
-        for row, seed in zip(rows, seeds, strict=True):
-            self._hosts[row].ask("reset", seed=seed)
-        return np.stack([self._flat(self._hosts[row].answer()[0]) for row in rows])
+        waiting = [
+            self._ask(row, "reset", seed=seed) for row, seed in zip(rows, seeds, strict=True)
+        ]
+        answers = []
+        for row, seed, asked in zip(rows, seeds, waiting, strict=True):
+            answer = self._answer(row) if asked else None
+            if answer is None:  # once more, in the process that has taken its place
+                self._hosts[row].ask("reset", seed=seed)
+                answer = self._hosts[row].answer()
+            answers.append(self._flat(answer[0]))
+        return np.stack(answers)
 
     def advance(self, actions: Floats) -> Outcome:
         """Step every environment, with actions mapped from [-1, 1] to its own bounds."""
         scaled = to_bounds(actions, self._low, self._high).astype(self._action_dtype)
-        for host, action in zip(self._hosts, scaled, strict=True):
-            host.ask("step", action.reshape(self._action_shape))
-        answers = [self._read(host.answer()) for host in self._hosts]
-        successors, rewards, costs, terminated, truncated = zip(*answers, strict=True)
-        return Outcome(
+        waiting = [
+            self._ask(row, "step", action.reshape(self._action_shape))
+            for row, action in enumerate(scaled)
+        ]
+        answers = [self._answer(row) if asked else None for row, asked in enumerate(waiting)]
+        lost = np.array([answer is None for answer in answers])
+        read = [self._missing(r) if a is None else self._read(a) for r, a in enumerate(answers)]
+        successors, rewards, costs, terminated, truncated = zip(*read, strict=True)
+        outcome = Outcome(
             successor=np.stack([self._flat(obs) for obs in successors]),
             reward=np.array(rewards, np.float64),
             costs=np.array([self._pick(named) for named in costs], np.float64),
             terminated=np.array(terminated, np.bool_),
             truncated=np.array(truncated, np.bool_),
+            lost=lost if lost.any() else None,
         )
+        self._losses[(outcome.terminated | outcome.truncated) & ~lost] = 0
+        return outcome
+
+    def _ask(self, row: int, method: str, *args: Any, **named: Any) -> bool:
+        """Ask an environment; False if its process was lost and has been replaced."""
+        try:
+            self._hosts[row].ask(method, *args, **named)
+        except LostError as error:
+            self._replace(row, error)
+            return False
+        return True
+
+    def _answer(self, row: int) -> Any:
+        """What an environment answers; None if its process was lost and has been replaced."""
+        try:
+            return self._hosts[row].answer()
+        except LostError as error:
+            self._replace(row, error)
+            return None
+
+    def _replace(self, row: int, error: LostError) -> None:
+        self._losses[row] += 1
+        host = self._hosts[row]
+        if (
+            not self._restarts
+            or self._losses[row] > _MOST_LOSSES
+            or not isinstance(host, Elsewhere)
+        ):
+            raise error
+        log.warning("%s; it is replaced, and its episode dropped", error)
+        host.kill()
+        self._hosts[row] = self._elsewhere(row)
+
+    def _elsewhere(self, row: int) -> Elsewhere:
+        return Elsewhere(self._make, f"{self._name} {row}", self._timeout)
+
+    def _missing(self, row: int) -> tuple[Any, float, dict[str, float], bool, bool]:
+        """In place of an answer that never came: finite, the end of the episode, never used."""
+        return self._obs[row], 0.0, dict.fromkeys(self.spec.cost_names, 0.0), False, True
 
     def close(self) -> None:
         """Close every environment."""

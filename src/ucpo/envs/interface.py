@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ucpo import stock as stocks
-from ucpo.errors import UsageError
+from ucpo.errors import NotFiniteError, UsageError
 from ucpo.problem import Floats
 from ucpo.stock import Start
 
@@ -53,6 +53,7 @@ class Outcome:
     costs: Floats  # (n, C)
     terminated: Bools  # (n,)
     truncated: Bools  # (n,)
+    lost: Bools | None = None  # (n,) environments that broke; the rest of their row means nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Step:
     terminated: Bools  # (n,) there is no future: do not bootstrap
     truncated: Bools  # (n,) time ran out: bootstrap from `successor`
     episodes: Episodes  # those that ended in this step
+    lost: Bools | None = None  # (n,) where an episode was dropped because its environment broke
 
 
 _KEPT = ("_obs", "stock", "initial_stock", "lengths", "_seeds", "_returns", "_costs")
@@ -112,6 +114,11 @@ class VectorTask(ABC):
             f"{self.spec.name} cannot save an episode under way: its environments do not say what "
             "their state is. Save between episodes, or fill in row_state and set_row_state"
         )
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether episodes under way can be saved."""
+        return type(self).row_state is not VectorTask.row_state
 
     def set_row_state(self, row: int, state: Arrays) -> None:
         """Go on in a row from what `row_state` returned."""
@@ -182,7 +189,7 @@ class VectorTask(ABC):
     def step(self, actions: Floats) -> Step:
         """Make one step everywhere, then start new episodes where one ended."""
         out = self.advance(actions)
-        self._refuse_nonsense(out)
+        self._refuse_nonsense(out, actions)
         self._returns += out.reward
         self._costs += out.costs
         self.lengths += 1
@@ -191,14 +198,16 @@ class VectorTask(ABC):
         self.stock = successor_stock = stocks.advance(self.stock, costs, self._stock_discount)
         initial_stock = self.initial_stock.copy()
         obs = out.successor
-        ended = np.flatnonzero(out.terminated | out.truncated)
+        over = out.terminated | out.truncated
+        ended = np.flatnonzero(over)
+        done = ended if out.lost is None else np.flatnonzero(over & ~out.lost)
         episodes = Episodes(
-            initial_stock=initial_stock[ended],
-            returns=self._returns[ended],
-            costs=self._costs[ended],
-            lengths=self.lengths[ended],
-            seeds=self._seeds[ended],
-            rows=ended,
+            initial_stock=initial_stock[done],
+            returns=self._returns[done],
+            costs=self._costs[done],
+            lengths=self.lengths[done],
+            seeds=self._seeds[done],
+            rows=done,
         )
         if len(ended):
             self.stock, obs = successor_stock.copy(), obs.copy()
@@ -215,6 +224,7 @@ class VectorTask(ABC):
             terminated=out.terminated,
             truncated=out.truncated,
             episodes=episodes,
+            lost=out.lost,
         )
 
     def _begin(self, rows: Ints) -> Floats:
@@ -226,12 +236,35 @@ class VectorTask(ABC):
         self._costs[rows] = 0.0
         return self.begin(rows, [start.seed for start in begun])
 
-    def _refuse_nonsense(self, out: Outcome) -> None:
-        for name, value in (("costs", out.costs), ("reward", out.reward)):
+    def _refuse_nonsense(self, out: Outcome, actions: Floats) -> None:
+        for name, value in (
+            ("costs", out.costs),
+            ("reward", out.reward),
+            ("observation", out.successor),
+        ):
             if not np.isfinite(value).all():
                 row = int(np.argwhere(~np.isfinite(value))[0, 0])
-                raise UsageError(
+                raise BrokenStepError(
                     f"{self.spec.name}: environment {row} returned a non-finite {name} "
                     f"({np.asarray(value)[row]}) at step {self.lengths[row] + 1} of its episode; "
-                    "a task must return finite numbers"
+                    "a task must return finite numbers",
+                    row=row,
+                    start=Start(int(self._seeds[row]), self.initial_stock[row].copy()),
+                    made=int(self.lengths[row]),
+                    action=np.array(actions[row]),
                 )
+
+
+class BrokenStepError(NotFiniteError):
+    """An environment returned something that is no number.
+
+    Attributes:
+        row: Which environment of the batch.
+        start: How its episode began.
+        made: Environment steps of the episode before this one.
+        action: What it was answering.
+    """
+
+    def __init__(self, text: str, *, row: int, start: Start, made: int, action: Floats) -> None:
+        super().__init__(text)
+        self.row, self.start, self.made, self.action = row, start, made, action

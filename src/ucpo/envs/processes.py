@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 import cloudpickle
 
+from ucpo.errors import LostError
+
+TIMEOUT = 120.0  # seconds; some environments take long to begin
 _PATIENCE = 5.0  # seconds that a process gets to end by itself
 # Not by forking this process: it may have threads, and forks of those can hang.
 _CLEAN = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -61,10 +64,11 @@ class Elsewhere:
     Args:
         make: Makes it, there. May be any function, a nameless one too.
         name: For messages.
+        timeout: Seconds after which an answer is no longer waited for.
     """
 
-    def __init__(self, make: Callable[[], Any], name: str) -> None:
-        self._name = name
+    def __init__(self, make: Callable[[], Any], name: str, timeout: float = TIMEOUT) -> None:
+        self._name, self._timeout = name, timeout
         context: Any = multiprocessing.get_context(_CLEAN)
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
@@ -83,6 +87,10 @@ class Elsewhere:
     def answer(self) -> Any:
         """Wait for the answer."""
         try:
+            if not self._pipe.poll(self._timeout):
+                raise LostError(
+                    f"the process of {self._name} has not answered for {self._timeout:g} s"
+                )
             failed, answer = self._pipe.recv()
         except (EOFError, ConnectionResetError):
             raise self._gone() from None
@@ -99,14 +107,18 @@ class Elsewhere:
                 pass
             else:
                 self._process.join(_PATIENCE)
-            if self._process.is_alive():
-                self._process.terminate()
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process, which may be past listening."""
+        if self._process.is_alive():
+            self._process.kill()
         self._process.join()
         self._pipe.close()
 
-    def _gone(self) -> RuntimeError:
+    def _gone(self) -> LostError:
         self._process.join(_PATIENCE)
-        return RuntimeError(
+        return LostError(
             f"the process of {self._name} ended unasked (exit code {self._process.exitcode}); in a "
             'script, start processes under if __name__ == "__main__":'
         )

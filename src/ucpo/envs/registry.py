@@ -60,6 +60,7 @@ def make_task(
     num_envs: int,
     costs: Sequence[str] | None = None,
     asynchronous: bool = False,
+    workers: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> VectorTask:
     """Build a batch of environments.
@@ -71,15 +72,19 @@ def make_task(
         costs: Names of the costs to constrain, in this order; all the task has by default.
         asynchronous: Step environments that are not our own in processes of their own; ours share
             threads instead.
+        workers: What to do about such processes that break: ``worker_timeout`` and
+            ``restart_workers`` of `ucpo.envs.adapters.GymnasiumTask`.
         options: Passed on to the task.
     """
     if callable(task):
         from ucpo.envs.adapters import GymnasiumTask
 
-        return GymnasiumTask(task, num_envs, costs=costs, asynchronous=asynchronous)
+        return GymnasiumTask(
+            task, num_envs, costs=costs, asynchronous=asynchronous, **(workers or {})
+        )
     entry = TASKS.get(task)
     if entry is None:
-        return _gymnasium(task, num_envs, costs, asynchronous, options)
+        return _gymnasium(task, num_envs, costs, asynchronous, workers or {}, options)
     if asynchronous:
         raise UsageError(f"{task} needs no processes; leave out asynchronous")
     module, _, name = entry.factory.partition(":")
@@ -102,6 +107,7 @@ def _gymnasium(
     num_envs: int,
     costs: Sequence[str] | None,
     asynchronous: bool,
+    workers: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> VectorTask:
     import gymnasium
@@ -120,4 +126,6 @@ def _gymnasium(
     def make() -> Any:  # from the specification: other processes have not registered it
         return gymnasium.make(spec, **options)
 
-    return GymnasiumTask(make, num_envs, name=task, costs=costs, asynchronous=asynchronous)
+    return GymnasiumTask(
+        make, num_envs, name=task, costs=costs, asynchronous=asynchronous, **workers
+    )

@@ -27,6 +27,9 @@ _LARGEST_BLOCK = 8192
 _JITTER = 1e-9  # fixed locations are drawn too, from a square this small
 
 
+_MT_WORDS = 624  # of the generator's state
+
+
 class Stream:
     """The random numbers of one environment, in the original's order.
 
@@ -87,11 +90,12 @@ class Stream:
 
     def set_state(self, state: Arrays) -> None:
         """Go on from a saved state."""
+        place, cursor = int(state["generator_pos"]), int(state["cursor"])
+        if not (0 <= place <= _MT_WORDS and 0 <= cursor < 2**30):  # the generator does not check
+            raise UsageError("the saved state of a task's random numbers is impossible")
         # Normal deviates, which the generator could keep one of, are never drawn.
-        self._random.set_state(
-            ("MT19937", state["generator_key"], int(state["generator_pos"]), 0, 0.0)
-        )
-        self._words, self._cursor = state["words"].copy(), int(state["cursor"])
+        self._random.set_state(("MT19937", state["generator_key"], place, 0, 0.0))
+        self._words, self._cursor = state["words"].copy(), cursor
 
     def _fill(self, words: int) -> None:
         missing = self._cursor + words - len(self._words)

@@ -19,6 +19,7 @@ from ucpo.envs.navigation import model as models
 from ucpo.envs.navigation.layout import Layout
 from ucpo.envs.navigation.tasks import DRAGGED, FIXED, FREE, Arena
 from ucpo.envs.threads import Shares
+from ucpo.errors import UsageError
 from ucpo.problem import Floats
 
 SUBSTEPS = 10
@@ -142,6 +143,7 @@ class World:
 
     def set_state(self, row: int, state: Arrays) -> None:
         """Go on from a saved state."""
+        self._refuse_impossible_sleep(state)
         data = self.data[row]
         mujoco.mj_resetData(self.model, data)
         mujoco.mj_setState(self.model, data, state["physics"], _STATE)
@@ -151,6 +153,25 @@ class World:
         self.objects[row] = state["objects"]
         self._homes[row] = state["homes"]
         self.refresh([row])
+
+    def _refuse_impossible_sleep(self, state: Arrays) -> None:
+        """MuJoCo takes these numbers for places in its memory, and does not check them."""
+        model = self.model
+        trees, bodies, dofs = model.ntree, model.nbody, model.nv
+        for name, count, size in (
+            ("tree_asleep", trees, trees),
+            ("tree_awake", trees, 2),
+            ("body_awake", bodies, 3),
+            ("body_awake_ind", int(state["nbody_awake"]), bodies),
+            ("parent_awake_ind", int(state["nparent_awake"]), bodies),
+            ("dof_awake_ind", int(state["nv_awake"]), dofs),
+        ):
+            used = state[name][:count]
+            low = 0 if name.endswith("ind") else -bodies - 100  # below 0 they count down to sleep
+            if len(used) != count or not ((used >= low) & (used < size)).all():
+                raise UsageError(f"the saved state of the physics has an impossible {name}")
+        if not 0 <= int(state["ntree_awake"]) <= trees:
+            raise UsageError("the saved state of the physics has an impossible ntree_awake")
 
     def close(self) -> None:
         """End the threads."""

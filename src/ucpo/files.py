@@ -1,0 +1,157 @@
+"""Files that are whole or absent, whatever happens while they are written.
+
+A new file is written under another name, brought to the disk, read back and compared before it gets
+its own. A full disk is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import logging
+import os
+import socket
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+from ucpo.errors import UsageError
+
+PARTIAL = ".partial"  # how names of unfinished files end
+LOCK_FILE = "run.lock"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_RETRY = 10.0  # seconds between attempts while the disk is full
+
+log = logging.getLogger("ucpo")
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def replace(path: Path, data: bytes) -> str:
+    """Make or replace a file as a whole; returns the digest of what is on the disk now."""
+    partial, expected = path.with_name(path.name + PARTIAL), digest(data)
+    try:
+        with partial.open("wb", buffering=0) as file:
+            _write(file.fileno(), data)
+            os.fsync(file.fileno())
+            if hasattr(os, "posix_fadvise"):  # so that the disk is read back, not the cache
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if digest(partial.read_bytes()) != expected:
+            raise OSError(errno.EIO, "what was written reads back differently", str(partial))
+        partial.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
+    _sync(path.parent)
+    return expected
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file, all of it or nothing."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            _write(descriptor, data)
+        except OSError as error:
+            error.filename = str(path)
+            os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def patiently(write: Callable[[], None], stopped: Callable[[], bool] = lambda: False) -> None:
+    """Write; while the disk is full, say so and try again, until asked to stop."""
+    paused = False
+    while True:
+        try:
+            write()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            if not paused:
+                log.warning(
+                    "the disk is full: no room for %s. The run is paused and loses nothing; it "
+                    "goes on once there is room. Ctrl-C ends it, with the last checkpoint intact",
+                    error.filename,
+                )
+            paused = True
+            until = time.monotonic() + _RETRY
+            while time.monotonic() < until:
+                if stopped():
+                    raise
+                time.sleep(0.05)
+        else:
+            if paused:
+                log.warning("there is room on the disk again; the run goes on")
+            return
+
+
+class Lock:
+    """Keeps a second process off a run folder for as long as this one lives.
+
+    The operating system holds the lock and lets go of it when the process ends, however it ends, so
+    a lock file left behind by a crash locks nothing. What is written in it is for people.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_FILE
+        while True:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                _lock(self._descriptor)
+            except OSError as error:
+                holder = os.read(self._descriptor, 200).decode(errors="replace").strip()
+                os.close(self._descriptor)
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                raise UsageError(
+                    f"{folder} is in use by another process ({holder or 'which left no name'}); "
+                    "wait until it ends, or end it, or choose another folder"
+                ) from None
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
+                    break
+            os.close(self._descriptor)  # its holder removed it between our opening and locking
+        about = f"process {os.getpid()} on {socket.gethostname()}, since {time.ctime()}\n"
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without its text
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, about.encode(), 0)
+        self._let_go = weakref.finalize(self, os.close, self._descriptor)
+
+    def release(self) -> None:
+        """Let others in."""
+        self._path.unlink(missing_ok=True)
+        self._let_go()
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks: one folder per run is up to the user there
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _sync(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    with contextlib.suppress(PermissionError):  # Windows opens no folders, and needs no such thing
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
