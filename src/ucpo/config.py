@@ -232,6 +232,8 @@ class RunConfig:
     """Environment steps with uniformly random actions before learning begins."""
     threads: int = 1
     """Threads of the learner. More than one may change the last digits between runs."""
+    device: str = "cpu"
+    """Where the networks are: cpu, cuda, or cuda:1 and so on."""
     precision: Literal["f32", "bf16"] = "f32"
     """Of matrix products: f32, or faster with operands rounded to bf16 where the processor can."""
     log_every: int = 5_000

@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -223,7 +224,8 @@ class UCP:
             stock_scale=body.stock_scale,
             stock_features=config.networks.stock_features,
         )
-        return Policy(self.agent.actor, info)
+        actor = self.agent.actor
+        return Policy(actor if config.device == "cpu" else deepcopy(actor).cpu(), info)
 
     def controller(self, budget: float | Sequence[float]) -> Controller:
         """Act under a budget with what has been learned so far."""
@@ -278,10 +280,24 @@ def make_grid(config: RunConfig, spec: TaskSpec) -> BudgetGrid:
     )
 
 
+def make_device(name: str) -> torch.device:
+    """The device of a name, if this machine has it."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"no device {name!r}; give cpu, cuda, or cuda:1 and so on") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"there is no device {name} on this machine, or this PyTorch cannot use it "
+            f"({torch.cuda.device_count()} CUDA devices found); --device cpu works everywhere"
+        )
+    return device
+
+
 def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
     """Networks, replay and multipliers as configured."""
     C = len(spec.cost_names)
-    problem = make_problem(config, spec.cost_names)
+    problem, device = make_problem(config, spec.cost_names), make_device(config.device)
     networks, generator = config.networks, torch.Generator().manual_seed(config.seed)
     scale = networks.stock_scale or max(*grid.high, 3.0) / 3.0
     stock_size = C if config.stock_observed else 0
@@ -301,8 +317,8 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
     target = config.entropy.target
     return UCPAgent(
         problem=problem,
-        actor=make_actor(spec, *shape, generator),
-        critics=critics,
+        actor=make_actor(spec, *shape, generator).to(device),
+        critics=critics.to(device),
         multipliers=Multipliers(
             problem,
             grid,

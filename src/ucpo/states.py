@@ -53,7 +53,7 @@ def fit(state: Arrays, like: Arrays, what: str, lengths: bool = True) -> None:
 
 def of_module(module: nn.Module) -> Arrays:
     """Copies of all weights."""
-    return {name: value.numpy().copy() for name, value in module.state_dict().items()}
+    return {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
 
 
 def set_module(module: nn.Module, state: Arrays, what: str) -> None:
@@ -66,7 +66,7 @@ def set_module(module: nn.Module, state: Arrays, what: str) -> None:
 def of_optimiser(optimiser: torch.optim.Optimizer, weights: Sequence[Tensor]) -> Arrays:
     """What an optimiser remembers of each of its weights; nothing before its first step."""
     return {
-        f"{index}/{key}": value.detach().numpy().copy()
+        f"{index}/{key}": value.detach().cpu().numpy().copy()
         for index, weight in enumerate(weights)
         for key, value in optimiser.state.get(weight, {}).items()
         if isinstance(value, Tensor)
@@ -85,11 +85,12 @@ def set_optimiser(
     for index, weight in enumerate(weights if adam else ()):
         like[f"{index}/step"] = np.zeros((), np.float32)
         for key in ("exp_avg", "exp_avg_sq"):
-            like[f"{index}/{key}"] = weight.detach().numpy()
+            like[f"{index}/{key}"] = weight.detach().cpu().numpy()
     fit(state, like, what)
     for index, weight in enumerate(weights):
         optimiser.state[weight] = {
-            key: torch.from_numpy(value.copy()) for key, value in part(state, str(index)).items()
+            key: torch.from_numpy(value.copy()).to(weight.device)
+            for key, value in part(state, str(index)).items()
         }
 
 

@@ -9,6 +9,7 @@ from ucpo.agents.replay import Batch
 from ucpo.agents.ucp import Entropy, actor_loss, bellman, clip_critics, pessimist, polyak, size
 from ucpo.config import resolve
 from ucpo.envs.interface import Episodes, TaskSpec
+from ucpo.errors import UsageError
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem
 from ucpo.run import make_agent, make_grid
 
@@ -299,3 +300,22 @@ def test_learning_from_one_batch_lowers_its_critic_loss():
     for _ in range(200):
         last = agent._improve_critics(data)
     assert (last < 0.3 * first).all()
+
+
+def test_an_update_keeps_to_the_device_of_its_networks():
+    """Meta tensors hold no numbers but refuse to meet tensors of the CPU, as CUDA's do."""
+    agent = make(device="meta", entropy={"weight": 0.1})
+    rows, generator = 64, np.random.default_rng(0)
+    for part in (agent.replay._before, agent.replay._after, agent.replay._gains):
+        part[:rows] = generator.normal(size=part[:rows].shape)
+    agent.replay._rows_written = rows
+    for metric in agent.update().values():
+        assert metric.device.type in ("meta", "cpu")
+        assert metric.shape == ()
+    assert all(p.device.type == "meta" for p in agent.target_critics.parameters())
+
+
+@pytest.mark.parametrize("name", ["cuda:7", "gpu", "tpu:0"])
+def test_a_device_that_is_not_there_is_named(name):
+    with pytest.raises(UsageError, match=name):
+        make(device=name)

@@ -79,7 +79,7 @@ class Multipliers:
     def value(self, initial_stock: Tensor) -> Tensor:
         """Prices of episodes that began with these stocks, both (batch, C)."""
         columns = [
-            table[self._grid.bin(initial_stock[:, cost], cost).long()]
+            table.to(initial_stock.device)[self._grid.bin(initial_stock[:, cost], cost).long()]
             for cost, table in enumerate(self.tables())
         ]
         return torch.stack(columns, dim=1)

@@ -208,7 +208,9 @@ class Actor(nn.Module):
     def sample(self, obs: Tensor, stock: Tensor, generator: torch.Generator) -> Sample:
         """A reparametrised action with its log-probability."""
         mean, log_std = self(obs, stock)
-        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+        noise = torch.randn(mean.shape, generator=generator, device=generator.device).to(
+            mean.device
+        )
         before_tanh = mean + log_std.exp() * noise
         gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
         # log(1 - tanh(x)^2), in a form that does not underflow for large x

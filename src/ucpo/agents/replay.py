@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numba
@@ -29,6 +29,13 @@ class Batch:
     successor: Tensor  # (batch, obs) at the end of the window
     successor_stock: Tensor  # (batch, C)
     discount: Tensor  # (batch,) gamma^k after a window of k steps, 0 after a termination
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device."""
+        if device == self.obs.device:
+            return self
+        names = (field.name for field in fields(self))
+        return Batch(**{name: getattr(self, name).to(device) for name in names})
 
 
 class Replay:

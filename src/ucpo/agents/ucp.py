@@ -55,7 +55,7 @@ class Entropy:
         """Raise the weight while the policy's entropy is below the target."""
         if self._optimiser is None:
             return
-        loss = -self._log.exp() * (log_prob.detach().mean() + self._target)
+        loss = -self._log.exp() * (log_prob.detach().mean().to(self._log.device) + self._target)
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
@@ -118,7 +118,8 @@ class UCPAgent:
         self._target_critic_weights: list[Tensor] = list(self.target_critics.parameters())
         self._actor_optimiser = _adam(self._actor_weights, rates.actor)
         self._critic_optimiser = _adam(self._critic_weights, rates.critic)
-        self._noise = torch.Generator().manual_seed(seed)
+        self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
+        self._noise = _generator(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
 
     # --- Collect ---
@@ -126,8 +127,8 @@ class UCPAgent:
     @torch.no_grad()
     def act(self, obs: Floats, stock: Floats) -> Floats:
         """Sampled actions in [-1, 1], (n, action), for observations (n, obs) and stocks (n, C)."""
-        sample = self.actor.sample(torch.from_numpy(obs), torch.from_numpy(stock), self._noise)
-        actions: Floats = sample.action.numpy()
+        s, z = torch.from_numpy(obs).to(self._device), torch.from_numpy(stock).to(self._device)
+        actions: Floats = self.actor.sample(s, z, self._noise).action.cpu().numpy()
         return actions
 
     def remember(self, obs: Floats, stock: Floats, actions: Floats, step: Step) -> None:
@@ -144,7 +145,7 @@ class UCPAgent:
     def update(self) -> dict[str, Tensor]:
         """One update of critics, actor, multipliers and targets; returns some of `METRICS`."""
         rates = self.rates
-        batch = self.replay.sample(rates.batch, self._choice)
+        batch = self.replay.sample(rates.batch, self._choice).to(self._device)
         critic_losses = self._improve_critics(batch)
         metrics = {
             "reward_critic_loss": critic_losses[: Critics.REWARD].mean(),
@@ -330,4 +331,9 @@ def polyak(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
 
 
 def _adam(weights: list[Tensor], rate: float) -> torch.optim.Adam:
-    return torch.optim.Adam(weights, lr=rate, fused=True)
+    return torch.optim.Adam(weights, lr=rate, fused=weights[0].device.type in ("cpu", "cuda"))
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    """Meta tensors hold no numbers, and need none; all else draws where it computes."""
+    return torch.Generator("cpu" if device.type == "meta" else device)
