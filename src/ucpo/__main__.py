@@ -1,0 +1,5 @@
+"""``python -m ucpo`` is ``ucpo``."""
+
+from ucpo.cli import main
+
+main()
