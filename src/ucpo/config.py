@@ -105,9 +105,15 @@ class CriticConfig:
     """Share by which the target critics follow per update."""
     next_action: Literal["sampled", "mean"] = "sampled"
     """Action in targets: sampled from the target actor (paper) or its mean (released code)."""
+    reward_unit: float = 1.0
+    """What one unit of the networks' outputs stands for; larger learns large returns faster."""
+    cost_unit: float = 1.0
+    """The same of the cost critics, in cost units."""
 
     def __post_init__(self) -> None:
         _rates("critic", self.rate, self.clip, self.polyak)
+        _within("critic.reward_unit", self.reward_unit, 1e-6, 1e6)
+        _within("critic.cost_unit", self.cost_unit, 1e-6, 1e6)
 
 
 @dataclass(frozen=True, kw_only=True)

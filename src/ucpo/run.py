@@ -311,7 +311,8 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
             stock_scale=scale,
             stock_features=networks.stock_features,
             generator=generator,
-        )
+        ),
+        units=[config.critic.reward_unit] * Critics.REWARD + [config.critic.cost_unit] * C,
     )
     shape = (networks.hidden, stock_size, scale, networks.stock_features)
     target = config.entropy.target

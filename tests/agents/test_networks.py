@@ -170,3 +170,13 @@ def test_products_rounded_to_bf16_leave_the_gradient_where_it_points(monkeypatch
 
 def _short(values):
     return values.bfloat16().float()
+
+
+def test_units_scale_the_answers_and_travel_with_the_weights():
+    plain = Critics(body(members=3, inputs=5))
+    scaled = Critics(deepcopy(plain.body), units=[10.0, 10.0, 0.5])
+    seen = torch.randn(4, 3), torch.randn(4, 1), torch.randn(4, 2)
+    factors = torch.tensor([10.0, 10.0, 0.5])[:, None, None]
+    torch.testing.assert_close(scaled(*seen), plain(*seen) * factors)
+    plain.load_state_dict(scaled.state_dict())
+    assert torch.equal(plain(*seen), scaled(*seen))

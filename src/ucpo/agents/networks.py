@@ -220,15 +220,23 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """Two reward critics and one critic per cost, all evaluated together."""
+    """Two reward critics and one critic per cost, all evaluated together.
+
+    Args:
+        body: With a member for each critic.
+        units: What one unit of each critic's outputs stands for; by default 1. The quantile loss
+            moves outputs at a bounded rate, so large sums are learned faster in large units.
+    """
 
     REWARD = 2
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body, units: Sequence[float] | None = None) -> None:
         super().__init__()
         self.body = body
+        self.units: Tensor
+        self.register_buffer("units", torch.tensor(units or [1.0] * body.members))
 
     def forward(self, obs: Tensor, stock: Tensor, action: Tensor) -> Tensor:
         """Quantiles of the discounted sums to come, (2 + C, batch, N): rewards first."""
-        quantiles: Tensor = self.body([obs, action], stock)
+        quantiles: Tensor = self.body([obs, action], stock) * self.units[:, None, None]
         return quantiles
