@@ -101,7 +101,7 @@ def test_a_run_survives_some_kills(task, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_a_run_survives_twenty_kills(task, tmp_path):
-    hits = compare(task, tmp_path, rounds=20, env_steps=12_000)
+    hits = compare(task, tmp_path, rounds=20, env_steps=6_000)
     assert hits >= 3, "hardly a kill hit the writing of a file"
 
 
@@ -212,7 +212,7 @@ def test_writes_that_fail_halfway_change_nothing(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_kills_while_the_disk_fills_up(tmp_path, small_disk):
     """A second process takes and gives back all the room while the run is killed and resumed."""
-    options = {**OPTIONS, "env_steps": 6000}
+    options = {**OPTIONS, "env_steps": 4000}
     UCP(**options).learn(run=tmp_path / "whole", show=False)
     done = threading.Event()
 
