@@ -209,7 +209,7 @@ def test_a_finished_run_says_so_and_can_be_extended(stopped, tmp_path):
     assert agent.agent.env_steps == 2000
     with (run / "metrics.csv").open() as file:
         assert [int(row["env_steps"]) for row in csv.DictReader(file)][-3:] == [1760, 1920, 2000]
-    with pytest.raises(UsageError, match="its 2,000 environment steps"):
+    with pytest.raises(UsageError, match="made 2,000 of 2,000 environment steps"):
         UCP.resume(run)
 
 

@@ -100,6 +100,7 @@ class Evaluate:
         from ucpo.evaluation import evaluate
         from ucpo.reports import table
 
+        _refuse_negative(self.seed)
         torch.set_num_threads(1)
         policy = load(self.policy)
         folder = Path(self.policy) if Path(self.policy).is_dir() else Path(self.policy).parent
@@ -181,6 +182,7 @@ class Watch:
         from ucpo.envs.registry import make_task
         from ucpo.watching import record
 
+        _refuse_negative(self.seed)
         costs = None
         if self.policy is None:
             generator = np.random.default_rng(self.seed)
@@ -311,6 +313,11 @@ def _finish(agent: UCP, folder: Path) -> None:
     )
     if agent.interrupted is signal.SIGTERM:
         sys.exit(PREEMPTED)
+
+
+def _refuse_negative(seed: int) -> None:
+    if seed < 0:
+        raise UsageError(f"seed must be at least 0, got {seed}")
 
 
 def _say(text: str) -> None:

@@ -308,7 +308,7 @@ def resolve(
     layers = [_preset(family if preset == "auto" else preset, task)]
     if variant not in VARIANTS:
         raise UsageError(f"no variant {variant!r}; {nearest(variant, list(VARIANTS))}")
-    layers.append(_read(_shipped("variants") / f"{variant}.toml", f"variant {variant}"))
+    layers.append(_read(_shipped("variants") / f"{variant}.toml", "variant"))
     layers.append({"task": task, "variant": variant, "preset": preset, **overrides})
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -329,9 +329,9 @@ def _shipped(folder: str) -> Any:
 def _preset(name: str, task: str) -> dict[str, Any]:
     """A preset with its differences for this task folded in."""
     if name.endswith(".toml"):
-        table = _read(Path(name), f"preset {name}")
+        table = _read(Path(name), "preset")
     elif name in preset_names():
-        table = _read(_shipped(f"{name}.toml"), f"preset {name}")
+        table = _read(_shipped(f"{name}.toml"), "preset")
     else:
         raise UsageError(
             f"no preset {name!r}; {nearest(name, preset_names())} (or give the path of a .toml)"

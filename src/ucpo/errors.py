@@ -4,8 +4,12 @@
 class UsageError(ValueError):
     """What was given cannot work. The message says what was wrong, what was expected, what to do.
 
-    The command line prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with code 2. Messages may quote files
+    of strangers, so what would control a terminal is spelt out.
     """
+
+    def __init__(self, text: str) -> None:
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
 
 
 class NotFiniteError(UsageError):

@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from ucpo.errors import UsageError
 
@@ -23,6 +24,8 @@ PARTIAL = ".partial"  # how names of unfinished files end
 LOCK_FILE = "run.lock"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _RETRY = 10.0  # seconds between attempts while the disk is full
+
+T = TypeVar("T")
 
 log = logging.getLogger("ucpo")
 
@@ -68,12 +71,12 @@ def append(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-def patiently(write: Callable[[], None], stopped: Callable[[], bool] = lambda: False) -> None:
+def patiently(write: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
     """Write; while the disk is full, say so and try again, until asked to stop."""
     paused = False
     while True:
         try:
-            write()
+            made = write()
         except OSError as error:
             if error.errno not in _FULL:
                 raise
@@ -92,7 +95,7 @@ def patiently(write: Callable[[], None], stopped: Callable[[], bool] = lambda: F
         else:
             if paused:
                 log.warning("there is room on the disk again; the run goes on")
-            return
+            return made
 
 
 class Lock:

@@ -134,8 +134,9 @@ def _newest(folder: RunFolder, make: Callable[[RunConfig], AnyRun]) -> tuple[Any
         steps, goal = run.agent.env_steps, run.config.env_steps
         if steps >= goal:
             raise UsageError(
-                f"the run in {path} is finished: it has made its {goal:,} environment steps. To "
-                f"extend it, name a larger total: ucpo resume {path} --env-steps {2 * goal}"
+                f"the run in {path} is finished: it has made {steps:,} of {goal:,} environment "
+                f"steps. To extend it, name a larger total: ucpo resume {path} --env-steps "
+                f"{2 * steps}"
             )
         files.log.info("%s goes on at %s of %s environment steps", path, f"{steps:,}", f"{goal:,}")
         return run, resumed

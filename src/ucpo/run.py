@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
+from ucpo import files
 from ucpo.agents.controller import Controller, Policy, PolicyInfo, make_actor
 from ucpo.agents.multipliers import Multipliers
 from ucpo.agents.networks import Body, Critics
@@ -156,10 +158,12 @@ class UCP:
                 folder = RunFolder.new(Path(run))
             if folder is not None:
                 stack.callback(folder.close)
-                folder.write_config(self.config)
             stack.enter_context(logged(None if folder is None else folder.path, show))
             stop = stack.enter_context(_interruptible())
-            journal = Journal(self._sinks(folder, resumed, show, track), stop.asked)
+            if folder is not None:
+                files.patiently(partial(folder.write_config, self.config), stop.asked)
+            sinks = partial(self._sinks, folder, resumed, show, track)
+            journal = Journal(files.patiently(sinks, stop.asked), stop.asked)
             stack.callback(journal.close)
             begun = resumed.begun if resumed else None
             saver: Saver | None = None
