@@ -19,6 +19,7 @@ from tyro.conf import Positional
 from ucpo.errors import UsageError, nearest
 
 VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
+SINGLE_BUDGET = ("ucp-nr", "ucp-nr-mean", "ucp-na")
 
 
 def _require(condition: bool, message: str) -> None:
@@ -210,7 +211,7 @@ class RunConfig:
             value = getattr(self, name)
             _require(value >= 1, f"{name} must be at least 1, got {value}")
         _require(self.random_steps >= 0, f"random_steps must be at least 0: {self.random_steps}")
-        single = self.variant in ("ucp-nr", "ucp-nr-mean", "ucp-na")
+        single = self.variant in SINGLE_BUDGET
         _require(
             not single or bool(self.budget),
             f"{self.variant} trains for one budget; say which, e.g. --budget 25",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,33 @@ def two_actions(gamma: float) -> FiniteProblem:
         gamma=gamma,
         name="two actions",
     )
+
+
+def timed_two_actions(horizon: int = 10) -> FiniteProblem:
+    """The same without a discount, over after a number of steps."""
+    return replace(two_actions(1.0), horizon=horizon, name="two actions, timed")
+
+
+RISKS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+def streets(risks: Sequence[float] = RISKS, steps: int = 12) -> FiniteProblem:
+    """A drive like the courier's, with two speeds: the fast one pays 1, the safe one 1/2.
+
+    The state is the risk of the street, seen before choosing: the chance that driving fast costs 1.
+    Each street is as likely as any other.
+    """
+    chance = 1.0 / len(risks)
+    branches: dict[tuple[int, int], list[Branch]] = {}
+    for here, risk in enumerate(risks):
+        branches[here, 0] = [Branch(chance, after, 0.5) for after in range(len(risks))]
+        branches[here, 1] = [
+            Branch(chance * probability, after, 1.0, (cost,))
+            for after in range(len(risks))
+            for cost, probability in ((1.0, risk), (0.0, 1.0 - risk))
+        ]
+    start = [chance] * len(risks)
+    return FiniteProblem(branches, start, horizon=steps, name="streets")
 
 
 @dataclass(frozen=True)
