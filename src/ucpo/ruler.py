@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpo import stock as stocks
-from ucpo.config import SINGLE_BUDGET, resolve
+from ucpo.config import SINGLE_BUDGET, RunConfig, resolve
 from ucpo.envs.finite import FiniteTask
 from ucpo.envs.interface import Ints
 from ucpo.envs.registry import TASKS, family_of, make_task, name_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ucpo.agents.controller import Policy
 
+MAX_STATES = 100_000  # states and stocks of an optimum; more would take minutes
 _NEGLIGIBLE = 1e-12  # probability of what is not followed any further
 _ROUNDING = 1e-6  # cost units by which a cost may exceed a budget through rounding
 
@@ -147,13 +148,9 @@ def best(
         gamma: Discount of the reward the optimum is for.
         stock_discount: Of the stock likewise.
     """
-    if len(problem.cost_names) > 1:
-        raise UsageError(
-            f"the gap is measured with one cost; {problem.name} has {', '.join(problem.cost_names)}"
-        )
     constrained = Problem((Constraint(problem.cost_names[0], limit, tolerance=0.0),))
     discounted = dataclasses.replace(problem, gamma=gamma)
-    (solution,) = solve(discounted, constrained, [-budget], stock_discount)
+    (solution,) = solve(discounted, constrained, [-budget], stock_discount, MAX_STATES)
     return worth(problem, solved(solution.policy), budget, stock_discount)
 
 
@@ -223,43 +220,54 @@ def measure_gap(
     task = read_problem(task) if isinstance(task, str) else task
     ruler = make_task(task, 1)
     assert isinstance(ruler, FiniteTask)
+    names = ruler.problem.cost_names
+    if len(names) > 1:
+        raise UsageError(
+            f"the gap is measured with one cost; {ruler.spec.name} has {', '.join(names)}"
+        )
     optimum = cache(partial(best, ruler.problem))  # the same for every seed
     trainings = [
         training
         for variant in variants
         for seed in seeds
-        for training in _trainings(task, ruler, budgets, {**options, "variant": variant}, seed)
+        for training in _trainings(
+            task, ruler, budgets, {**options, "variant": variant, "seed": seed}
+        )
     ]
-    for training in trainings:
-        for budget in training.budgets:
-            optimum(budget)
+    measurements = [(one, budget) for one in trainings for budget in one.budgets]
+    optima = {budget: optimum(budget) for _, budget in measurements}
+    own = {
+        (one.own, budget): _unless_too_large(optimum, budget, *one.own)
+        for one, budget in measurements
+    }
     rows = []
     for training in trainings:
         agent = UCP(task, **training.options)
         agent.learn(run=folder / training.name if folder else None, show=show)
-        policy, config = agent.policy(), agent.config
+        policy = agent.policy()
         for budget in training.budgets:
-            discount = policy.info.stock_discount
-            seen = worth(ruler.problem, acting(policy, ruler), budget, discount)
-            own = optimum(budget, utility(config.utility), config.gamma, discount)
+            seen = worth(ruler.problem, acting(policy, ruler), budget, policy.info.stock_discount)
+            theirs = own[training.own, budget]
             rows.append(
                 {
                     "task": ruler.spec.name,
-                    "variant": config.variant,
-                    "seed": config.seed,
+                    "variant": agent.config.variant,
+                    "seed": agent.config.seed,
                     "levels": agent.grid.levels[0],
-                    "gamma": config.gamma,
+                    "gamma": agent.config.gamma,
                     "env_steps": policy.info.env_steps,
                     "budget": budget,
-                    "optimum": optimum(budget).value,
+                    "optimum": optima[budget].value,
                     "return": seen.value,
                     "cost": seen.cost,
                     "exceeded": seen.exceeded,
                     "excess": seen.excess,
-                    "own_return": own.value,
-                    "own_excess": own.excess,
+                    "own_return": theirs.value,
+                    "own_excess": theirs.excess,
                 }
             )
+        if agent.interrupted:
+            break
     return pl.DataFrame(rows)
 
 
@@ -267,38 +275,47 @@ def measure_gap(
 class _Training:
     """One agent to train, and the budgets to measure it at."""
 
-    name: str
     options: dict[str, Any]  # of `ucpo.UCP`
+    config: RunConfig  # what they come to
     budgets: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        fixed = "".join(f"-{budget}" for budget in self.config.budget)
+        return f"{self.config.variant}{fixed}-seed{self.config.seed}"
+
+    @property
+    def own(self) -> tuple[Utility, float, float]:
+        """The utility, the discount and the stock's discount of the problem it is meant for."""
+        gamma = self.config.gamma
+        return utility(self.config.utility), gamma, gamma if self.config.stock_discounted else 1.0
 
 
 def _trainings(
-    task: str | FiniteProblem,
-    ruler: FiniteTask,
-    budgets: Sequence[float],
-    options: dict[str, Any],
-    seed: int,
+    task: str | FiniteProblem, ruler: FiniteTask, budgets: Sequence[float], options: dict[str, Any]
 ) -> list[_Training]:
     """The agents of one variant and seed: one for all budgets, or one for each."""
     from ucpo.run import make_grid
 
-    variant = options["variant"]
-    options = {**options, "seed": seed}
-    # Which budgets are trained for does not depend on the variant; `ucp` needs no fixed budget.
-    settings = {**options, "variant": "ucp"}
-    grid = make_grid(resolve(name_of(task), family=family_of(task), **settings), ruler.spec)
+    configure = partial(resolve, name_of(task), family=family_of(task))
+    # The range trained for does not depend on the variant, and `ucp` needs no fixed budget.
+    grid = make_grid(configure(**{**options, "variant": "ucp"}), ruler.spec)
     chosen = tuple(budgets) or tuple(np.linspace(grid.low[0], grid.high[0], 4).tolist())
-    if variant in SINGLE_BUDGET:
-        return [
-            _Training(
-                f"{variant}-{budget:g}-seed{seed}", {**options, "budget": str(budget)}, (budget,)
-            )
-            for budget in chosen
-        ]
+    if options["variant"] in SINGLE_BUDGET:
+        each = [({**options, "budget": f"{budget:g}"}, (budget,)) for budget in chosen]
+        return [_Training(one, configure(**one), level) for one, level in each]
     outside = [budget for budget in chosen if not grid.covers([budget])]
     if outside:
         raise UsageError(
             f"budget {outside[0]:g} is outside the range trained for ({grid.low[0]:g} to "
             f"{grid.high[0]:g}); choose one inside, or another --budget-range"
         )
-    return [_Training(f"{variant}-seed{seed}", options, chosen)]
+    return [_Training(options, configure(**options), chosen)]
+
+
+def _unless_too_large(optimum: Callable[..., Worth], *settings: Any) -> Worth:
+    """What an optimum brings, or nothing known: a discounted stock may have too many values."""
+    try:
+        return optimum(*settings)
+    except UsageError:
+        return Worth(*(float("nan"),) * 4)

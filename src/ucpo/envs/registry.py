@@ -53,9 +53,15 @@ TASKS: dict[str, Entry] = {
         "finite",
         {"problem": "ucpo.exact.problems:streets", "encoding": "bins"},
     ),
+    "Fords-v0": Entry(
+        "ucpo.envs.finite:named",
+        "three ways across a river, the shorter the costlier: with an exact solution",
+        "finite",
+        {"problem": "ucpo.exact.problems:fords"},
+    ),
     "Crossing-v0": Entry(
         "ucpo.envs.finite:named",
-        "a bridge that may give way, or a path through fords: with an exact solution",
+        "the same, longer, with a bridge that seldom gives way and then costs 50",
         "finite",
         {"problem": "ucpo.exact.problems:crossing"},
     ),

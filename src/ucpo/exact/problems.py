@@ -80,6 +80,21 @@ def crossing(horizon: int = 30) -> FiniteProblem:
     return grid(CROSSING, CROSSING_TERRAIN, horizon=horizon, name="crossing")
 
 
+FORDS = """
+...#...
+.~...~.
+S=====G
+"""
+"""A shorter crossing whose bridge (=) is slippery instead: it often costs, and little."""
+
+FORDS_TERRAIN = {"=": Terrain(cost=1.0, probability=0.3), "~": Terrain(cost=1.0, probability=0.5)}
+
+
+def fords(horizon: int = 20) -> FiniteProblem:
+    """Three ways of different length; what is left of the budget decides at each fork."""
+    return grid(FORDS, FORDS_TERRAIN, horizon=horizon, name="fords")
+
+
 MEADOW_TERRAIN = {
     "a": Terrain(1.0),
     "b": Terrain(3.0, 0.5),
