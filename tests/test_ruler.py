@@ -11,6 +11,7 @@ from ucpo.cli import main
 from ucpo.envs.finite import FiniteTask
 from ucpo.envs.registry import make_task
 from ucpo.errors import UsageError
+from ucpo.evaluation import evaluate
 from ucpo.exact import Branch, FiniteProblem, solve
 from ucpo.exact.problems import crossing, fords, streets, timed_two_actions
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem
@@ -85,7 +86,7 @@ def test_following_a_policy_agrees_with_playing_it(discounted):
     agent = UCP("Fords-v0", seed=1, gamma=0.8, stock_discounted=discounted)
     task, policy = make_task("Fords-v0", 64), agent.policy()
     seen = worth(fords(), acting(policy, task), 1.0, policy.info.stock_discount)
-    played = agent.evaluate([1.0], episodes=2000)
+    played = evaluate(policy, task, [1.0], episodes=2000)
     for column, said in (("return", seen.value), ("cost_cost", seen.cost)):
         values = played[column].to_numpy()
         assert abs(values.mean() - said) <= 4.5 * values.std() / np.sqrt(len(values)) + 1e-9
