@@ -211,7 +211,7 @@ class MeasureGap:
     """Train on a finite problem and measure the gap to its exact optimum at each budget."""
 
     problem: Positional[str]
-    """Streets-v0, Fords-v0, Crossing-v0, TwoActionsTimed-v0, or module:name of a
+    """Streets-v0, Machine-v0, Fords-v0, Crossing-v0, TwoActionsTimed-v0, or module:name of a
     ucpo.exact.FiniteProblem or of a function that makes one."""
     variant: tuple[str, ...] = ("ucp",)
     """Variants to train; those for a single budget are trained anew for each of --budgets."""

@@ -53,6 +53,12 @@ TASKS: dict[str, Entry] = {
         "finite",
         {"problem": "ucpo.exact.problems:streets", "encoding": "bins"},
     ),
+    "Machine-v0": Entry(
+        "ucpo.envs.finite:named",
+        "rest, run slowly or fast; a worn machine breaks down: with an exact solution",
+        "finite",
+        {"problem": "ucpo.exact.problems:machine", "encoding": "bins"},
+    ),
     "Fords-v0": Entry(
         "ucpo.envs.finite:named",
         "three ways across a river, the shorter the costlier: with an exact solution",

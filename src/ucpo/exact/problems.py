@@ -53,6 +53,27 @@ def streets(risks: Sequence[float] = RISKS, steps: int = 12) -> FiniteProblem:
     return FiniteProblem(branches, start, horizon=steps, name="streets")
 
 
+def machine(worn: int = 4, horizon: int = 12) -> FiniteProblem:
+    """Rest, run slowly or run fast. Running wears the machine out, and a worn one breaks down.
+
+    Running slowly pays 1, fast 2. At wear ``w`` of 0 to ``worn - 1``, a breakdown costs 1 with
+    probability 0.1 w when slow, and 2 with probability 0.1 + 0.2 w when fast. Wear grows with
+    probability 0.3 or 0.6; resting takes one level off.
+    """
+    branches: dict[tuple[int, int], list[Branch]] = {}
+    for wear in range(worn):
+        branches[wear, 0] = [Branch(1.0, max(wear - 1, 0))]
+        speeds = ((1.0, 0.3, 0.1 * wear, 1.0), (2.0, 0.6, 0.1 + 0.2 * wear, 2.0))
+        for action, (reward, wearing, breaking, cost) in enumerate(speeds, start=1):
+            branches[wear, action] = [
+                Branch(grows * breaks, after, reward, (paid,))
+                for grows, after in ((wearing, min(wear + 1, worn - 1)), (1.0 - wearing, wear))
+                for breaks, paid in ((breaking, cost), (1.0 - breaking, 0.0))
+            ]
+    start = [1.0] + [0.0] * (worn - 1)
+    return FiniteProblem(branches, start, horizon=horizon, name="machine")
+
+
 @dataclass(frozen=True)
 class Terrain:
     """What entering a cell may cost, and how likely."""
