@@ -16,7 +16,7 @@ from ucpo.exact import Branch, FiniteProblem, solve
 from ucpo.exact.problems import crossing, fords, streets, timed_two_actions
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem
 from ucpo.reports.gap import gap_figure, gap_table, over_seeds
-from ucpo.ruler import acting, best, measure_gap, solved, worth
+from ucpo.ruler import acting, best, losses, measure_gap, solved, worth
 
 QUICK = {"env_steps": 400, "random_steps": 200, "networks": {"hidden": [8]}}
 
@@ -105,6 +105,21 @@ def test_other_constraints_have_optima_of_their_own():
 def test_solved_policies_may_roll_dice():
     (mean,) = solve(fords(), Problem((Constraint("cost", MEAN, 0.0),)), [-1.0])
     assert worth(fords(), solved(mean.policy), 1.0).value == pytest.approx(mean.value)
+
+
+def test_losses_by_step_are_where_the_policy_errs_and_add_up_to_the_gap():
+    (solution,) = solve(streets(), Problem((Constraint("cost", EXCESS, 0.0),)), [-2.0])
+    exact = solved(solution.policy)
+
+    def timid(states, stock, time):  # safe in the third street, whatever its risk
+        return always(0, 2)(states, stock, time) if time == 2 else exact(states, stock, time)
+
+    lost = losses(streets(), timid, 2.0)
+    assert lost[2] > 0.05 and np.abs(np.delete(lost, 2)).max() < 1e-9
+    gap = best(streets(), 2.0).value - worth(streets(), timid, 2.0).value
+    assert lost.sum() == pytest.approx(gap)
+    with pytest.raises(UsageError, match="need a horizon"):
+        losses(FiniteProblem({(0, 0): [Branch(1.0, None)]}, [1.0]), always(0, 1), 1.0)
 
 
 # Training and measuring

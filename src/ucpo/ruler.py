@@ -148,10 +148,39 @@ def best(
         gamma: Discount of the reward the optimum is for.
         stock_discount: Of the stock likewise.
     """
+    choose = _optimal(problem, budget, limit, gamma, stock_discount)
+    return worth(problem, choose, budget, stock_discount)
+
+
+def losses(problem: FiniteProblem, choose: Choose, budget: float) -> Floats:
+    """Return that each step of a policy loses, (horizon,); they add up to the whole gap.
+
+    The policy acts up to a step, the optimum afterwards; the difference to acting one step longer
+    is what that step loses. Meant for policies that keep the budget: what is optimal once it is
+    exceeded is not defined.
+    """
+    if problem.horizon is None:
+        raise UsageError(f"{problem.name}: losses by step need a horizon")
+    optimal = _optimal(problem, budget)
+
+    def until(last: int) -> Choose:
+        return lambda states, stock, time: (choose if time < last else optimal)(states, stock, time)
+
+    values = [worth(problem, until(last), budget).value for last in range(problem.horizon + 1)]
+    return -np.diff(values)
+
+
+def _optimal(
+    problem: FiniteProblem,
+    budget: float,
+    limit: Utility = EXCESS,
+    gamma: float = 1.0,
+    stock_discount: float = 1.0,
+) -> Choose:
     constrained = Problem((Constraint(problem.cost_names[0], limit, tolerance=0.0),))
     discounted = dataclasses.replace(problem, gamma=gamma)
     (solution,) = solve(discounted, constrained, [-budget], stock_discount, MAX_STATES)
-    return worth(problem, solved(solution.policy), budget, stock_discount)
+    return solved(solution.policy)
 
 
 def read_problem(text: str) -> str | FiniteProblem:
@@ -208,10 +237,10 @@ def measure_gap(
         options: Of `ucpo.UCP`.
 
     Returns:
-        One row per variant, seed and budget: ``optimum``, the best return without ever exceeding
-        the budget; the agent's ``return``, ``cost``, ``exceeded`` and ``excess`` (see `Worth`);
-        ``own_return`` and ``own_excess`` of the exact optimum for the variant's own utility and
-        discounts.
+        One row per variant, seed and budget: ``optimum`` and ``optimum_cost``, the best return
+        without ever exceeding the budget and what it costs; the agent's ``return``, ``cost``,
+        ``exceeded`` and ``excess`` (see `Worth`); ``own_return`` and ``own_excess`` of the exact
+        optimum for the variant's own utility and discounts.
     """
     import polars as pl
 
@@ -258,6 +287,7 @@ def measure_gap(
                     "env_steps": policy.info.env_steps,
                     "budget": budget,
                     "optimum": optima[budget].value,
+                    "optimum_cost": optima[budget].cost,
                     "return": seen.value,
                     "cost": seen.cost,
                     "exceeded": seen.exceeded,
