@@ -1,5 +1,6 @@
 """The ruler: known policies have known gaps, and mistakes are answered before any training."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -131,12 +132,12 @@ def test_one_row_for_each_variant_seed_and_budget(tmp_path):
         variants=("ucp", "ucp-nr", "ucp-mean"),
         seeds=(0, 1),
         budgets=(1.0, 2.0),
-        folder=tmp_path,
+        folder=tmp_path / "runs",
         show=False,
         **QUICK,
     )
     assert len(rows) == 3 * 2 * 2 and rows["task"].unique().to_list() == ["fords"]
-    assert len(list(tmp_path.glob("ucp-nr-*-seed?/policy.safetensors"))) == 4
+    assert len(list(tmp_path.glob("runs/ucp-nr-*-seed?/policy.safetensors"))) == 4
     levels = dict(rows.select("variant", "levels").unique().iter_rows())
     assert levels == {"ucp": 7, "ucp-nr": 1, "ucp-mean": 7}
     one = rows.filter(budget=1.0, seed=0)
@@ -165,6 +166,8 @@ def test_budgets_are_four_across_the_range_unless_given():
         ("ucpo.exact.problems:swamp", {}, "has no attribute 'swamp'"),
         ("ucpo.exact.problems:CROSSING", {}, "not a ucpo.exact.FiniteProblem"),
         ("Streets-v0", {"budgets": (99.0,)}, "outside the range trained for"),
+        ("Streets-v0", {"seeds": ()}, "at least one variant and one seed"),
+        ("Streets-v0", {"folder": Path.cwd()}, "exists already"),
         ("Streets-v0", {"variants": ("ucp", "ucp-rn")}, "did you mean 'ucp-nr'"),
         (toll(), {"budgets": (0.5,)}, "no policy meets the constraints"),
         (

@@ -232,7 +232,7 @@ def measure_gap(
         variants: Of UCP.
         seeds: One training each.
         budgets: In cost units; by default four across the range trained for.
-        folder: Where to keep the runs; by default they are not kept.
+        folder: Where to keep the runs, must be new; by default they are not kept.
         show: Show the progress of trainings on the terminal.
         options: Of `ucpo.UCP`.
 
@@ -249,6 +249,10 @@ def measure_gap(
     task = read_problem(task) if isinstance(task, str) else task
     ruler = make_task(task, 1)
     assert isinstance(ruler, FiniteTask)
+    if not (variants and seeds):
+        raise UsageError("nothing to train: give at least one variant and one seed")
+    if folder is not None and folder.exists():
+        raise UsageError(f"{folder} exists already; nothing was changed. Choose a new folder")
     names = ruler.problem.cost_names
     if len(names) > 1:
         raise UsageError(
