@@ -232,7 +232,8 @@ def test_the_gap_on_the_command_line(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "budgets"), [("Streets-v0", (0.0, 1.0, 2.0, 4.0)), ("Fords-v0", (0.0, 1.0, 2.0, 3.0))]
+    ("task", "budgets"),
+    [("Streets-v0", (0.0, 1.0, 2.0, 4.0)), ("TwoActionsTimed-v0", (1.0, 2.0, 4.0, 6.0))],
 )
 def test_ucp_is_within_five_percent_of_the_optimum_and_within_its_budget(task, budgets):
     for row in measure_gap(task, budgets=budgets, show=False).iter_rows(named=True):
