@@ -55,18 +55,19 @@ def gap_table(rows: pl.DataFrame) -> Any:
         f"{CLOSE:.0%} of the optimum and {CLOSE:g} units of excess: {int(close(rows).sum())} of "
         f"{len(rows)} measurements",
     )
-    heads = ["variant", "budget", "optimum", "return", "gap", "cost", "P(>b)", "excess"]
-    for head in (*heads, *(["aims at", "its excess"] if other else [])):
+    heads = ["variant", "budget", "optimum", "return", "gap", "excess"]
+    for head in (*heads, *(["aims at", "its excess"] if other else ["cost", "P(cost > b)"])):
         shown.add_column(escape(head), justify="right", no_wrap=True)
     for row in summary.iter_rows(named=True):
         lacking = row["optimum"] - row["return"]
         aims = [f"{row['own_return']:.2f}", f"{row['own_excess']:.3f}"]
+        spent = [f"{row['cost']:.2f}", f"{row['exceeded']:.1%}"]
         shown.add_row(
             *(row["variant"], f"{row['budget']:g}", f"{row['optimum']:.2f}"),
             _with_interval(row["return"], row["return_ci95"]),
             f"{lacking / abs(row['optimum']):.1%}" if row["optimum"] else "-",
-            *(f"{row['cost']:.2f}", f"{row['exceeded']:.1%}", f"{row['excess']:.3f}"),
-            *(aims if other else []),
+            f"{row['excess']:.3f}",
+            *(aims if other else spent),
         )
     return shown
 
