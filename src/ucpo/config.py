@@ -20,6 +20,7 @@ from tyro.conf import Positional
 from ucpo.errors import UsageError, nearest
 
 VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
+SINGLE_BUDGET = ("ucp-nr", "ucp-nr-mean", "ucp-na")
 
 
 _CHOICES = {  # of options that are one of a few words
@@ -281,7 +282,7 @@ class RunConfig:
             self.replay.capacity >= self.num_envs,
             f"replay.capacity must be at least num_envs={self.num_envs}: {self.replay.capacity}",
         )
-        single = self.variant in ("ucp-nr", "ucp-nr-mean", "ucp-na")
+        single = self.variant in SINGLE_BUDGET
         _require(
             not single or bool(self.budget),
             f"{self.variant} trains for one budget; say which, e.g. --budget 25",

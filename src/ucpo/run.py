@@ -30,7 +30,7 @@ from ucpo.agents.replay import Replay
 from ucpo.agents.ucp import Entropy, Rates, UCPAgent
 from ucpo.config import RunConfig, resolve
 from ucpo.envs.interface import TaskSpec
-from ucpo.envs.registry import Task, family_of, make_task
+from ucpo.envs.registry import Task, family_of, make_task, name_of
 from ucpo.errors import NotFiniteError, UsageError
 from ucpo.folders import METRICS_FILE, RunFolder, logged
 from ucpo.guards import dump
@@ -50,7 +50,8 @@ class UCP:
     """Utility-Constrained Policies on a task, ready to learn.
 
     Args:
-        task: Name of a task, id of a Gymnasium environment, or a function that makes one.
+        task: Name of a task, id of a Gymnasium environment, a function that makes one, or a finite
+            problem.
         seed: Seed of everything random.
         variant: ``ucp``, ``ucp-ds``, ``ucp-nr``, ``ucp-mean``, ``ucp-nr-mean`` or ``ucp-na``.
         preset: ``auto``, the name of a preset, or the path of a TOML file.
@@ -67,9 +68,13 @@ class UCP:
         preset: str = "auto",
         **options: Any,
     ) -> None:
-        name = task if isinstance(task, str) else getattr(task, "__name__", "custom")
         config = resolve(
-            name, variant=variant, preset=preset, family=family_of(task), seed=seed, **options
+            name_of(task),
+            variant=variant,
+            preset=preset,
+            family=family_of(task),
+            seed=seed,
+            **options,
         )
         self._set_up(task, config)
 

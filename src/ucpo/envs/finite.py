@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
@@ -88,12 +89,12 @@ class FiniteTask(VectorTask):
             place = np.searchsorted(cumulative, generator.random() * cumulative[-1], "right")
             self._states[row] = place
             self._luck[row] = generator.random(self._limit)
-        return self._observe(self._states[rows], np.zeros(len(rows), np.int64))
+        return self.observe(self._states[rows], np.zeros(len(rows), np.int64))
 
     def advance(self, actions: Floats) -> Outcome:
         """Let each environment's luck pick the branch of its action."""
         table = self.problem.table
-        pair = self._chosen(actions)
+        pair = self.pairs(self._states, actions)
         luck = self._luck[np.arange(self.num_envs), self.lengths]
         branch = table.first_branch[pair] + (luck[:, None] >= self._until[pair]).sum(1)
         successor = table.successor[branch]
@@ -102,7 +103,7 @@ class FiniteTask(VectorTask):
         self._states = np.where(ended, self._states, successor)
         timed = self.problem.horizon is not None
         return Outcome(
-            successor=self._observe(self._states, self.lengths + 1),
+            successor=self.observe(self._states, self.lengths + 1),
             reward=table.reward[branch],
             costs=table.costs[branch][:, self._columns],
             terminated=ended | (over & timed),
@@ -129,24 +130,39 @@ class FiniteTask(VectorTask):
         """The state of each environment, (n,)."""
         return self._states.copy()
 
-    def _chosen(self, actions: Floats) -> Ints:
+    def pairs(self, states: Ints, actions: Floats) -> Ints:
+        """What actions (n, size) mean in states (n,): numbers of pairs in the problem's table."""
         chosen: Ints
-        pair = self._pair[self._states]  # (n, actions)
         if self._encoding == "argmax":
+            pair = self._pair[states]  # (n, actions)
             wanted = np.where(pair >= 0, actions, -np.inf).argmax(1)
-            chosen = pair[np.arange(self.num_envs), wanted]
+            chosen = pair[np.arange(len(states)), wanted]
             return chosen
-        count = self._pairs[self._states]
+        count = self._pairs[states]
         place = ((np.clip(actions[:, 0], -1.0, 1.0) + 1.0) / 2.0 * count).astype(np.int64)
-        first: Ints = self.problem.table.first_pair[self._states]
+        first: Ints = self.problem.table.first_pair[states]
         chosen = first + np.minimum(place, count - 1)
         return chosen
 
-    def _observe(self, states: Ints, steps: Ints) -> Floats:
+    def observe(self, states: Ints, steps: Ints) -> Floats:
+        """What is seen in states (n,) after so many steps (n,); (n, obs)."""
         seen = self._features[states]
         if self.problem.horizon is None:
             return seen
         return np.column_stack([seen, 1.0 - steps / self._limit]).astype(np.float32)
+
+
+def named(
+    problem: str,
+    num_envs: int,
+    name: str,
+    encoding: Encoding = "argmax",
+    cost_names: Sequence[str] | None = None,
+) -> FiniteTask:
+    """The task of a problem named ``module:function``, for the registry."""
+    module, _, function = problem.partition(":")
+    made = getattr(importlib.import_module(module), function)()
+    return FiniteTask(made, num_envs, name, encoding=encoding, cost_names=cost_names)
 
 
 def _cumulative(probability: Floats, first: Ints) -> Floats:

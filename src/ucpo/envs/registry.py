@@ -11,6 +11,7 @@ from ucpo.envs.interface import VectorTask
 from ucpo.envs.navigation import names as navigation
 from ucpo.envs.velocity import runners as velocity
 from ucpo.errors import UsageError, nearest
+from ucpo.finite import FiniteProblem
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,36 @@ TASKS: dict[str, Entry] = {
         "stay for a reward and a cost of 1, or end (appendix B of the paper)",
         "courier",
     ),
+    "TwoActionsTimed-v0": Entry(
+        "ucpo.envs.finite:named",
+        "the same, over after 10 steps and the time seen: with an exact solution",
+        "finite",
+        {"problem": "ucpo.exact.problems:timed_two_actions", "encoding": "bins"},
+    ),
+    "Streets-v0": Entry(
+        "ucpo.envs.finite:named",
+        "12 streets with five risks, fast or safe: a courier with an exact solution",
+        "finite",
+        {"problem": "ucpo.exact.problems:streets", "encoding": "bins"},
+    ),
+    "Machine-v0": Entry(
+        "ucpo.envs.finite:named",
+        "rest, run slowly or fast; a worn machine breaks down: with an exact solution",
+        "finite",
+        {"problem": "ucpo.exact.problems:machine", "encoding": "bins"},
+    ),
+    "Fords-v0": Entry(
+        "ucpo.envs.finite:named",
+        "three ways across a river, the shorter the costlier: with an exact solution",
+        "finite",
+        {"problem": "ucpo.exact.problems:fords"},
+    ),
+    "Crossing-v0": Entry(
+        "ucpo.envs.finite:named",
+        "the same, longer, with a bridge that seldom gives way and then costs 50",
+        "finite",
+        {"problem": "ucpo.exact.problems:crossing"},
+    ),
     **{
         name: Entry(
             "ucpo.envs.navigation.env:NavigationTask", navigation.summary(name), "navigation"
@@ -52,7 +83,7 @@ TASKS: dict[str, Entry] = {
     },
 }
 
-Task = str | Callable[[], Any]
+Task = str | FiniteProblem | Callable[[], Any]
 
 
 def make_task(
@@ -67,7 +98,8 @@ def make_task(
 
     Args:
         task: Name of a task listed by ``ucpo tasks``, the id of a registered Gymnasium environment
-            (``module:id`` imports the module first), or a function that makes one environment.
+            (``module:id`` imports the module first), a function that makes one environment, or a
+            finite problem.
         num_envs: Environments in the batch.
         costs: Names of the costs to constrain, in this order; all the task has by default.
         asynchronous: Step environments that are not our own in processes of their own; ours share
@@ -76,6 +108,10 @@ def make_task(
             ``restart_workers`` of `ucpo.envs.adapters.GymnasiumTask`.
         options: Passed on to the task.
     """
+    if isinstance(task, FiniteProblem):
+        from ucpo.envs.finite import FiniteTask
+
+        return FiniteTask(task, num_envs, cost_names=costs, **options)
     if callable(task):
         from ucpo.envs.adapters import GymnasiumTask
 
@@ -96,8 +132,19 @@ def make_task(
     return built
 
 
+def name_of(task: Task) -> str:
+    """What a task is called in configurations."""
+    if isinstance(task, str):
+        return task
+    if isinstance(task, FiniteProblem):
+        return task.name
+    return getattr(task, "__name__", "custom")
+
+
 def family_of(task: Task) -> str:
     """Name of the preset that suits a task."""
+    if isinstance(task, FiniteProblem):
+        return "finite"
     entry = TASKS.get(task) if isinstance(task, str) else None
     return entry.family if entry else "default"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,54 @@ def two_actions(gamma: float) -> FiniteProblem:
         gamma=gamma,
         name="two actions",
     )
+
+
+def timed_two_actions(horizon: int = 10) -> FiniteProblem:
+    """The same without a discount, over after a number of steps."""
+    return replace(two_actions(1.0), horizon=horizon, name="two actions, timed")
+
+
+RISKS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+def streets(risks: Sequence[float] = RISKS, steps: int = 12) -> FiniteProblem:
+    """A drive like the courier's, with two speeds: the fast one pays 1, the safe one 1/2.
+
+    The state is the risk of the street, seen before choosing: the chance that driving fast costs 1.
+    Each street is as likely as any other.
+    """
+    chance = 1.0 / len(risks)
+    branches: dict[tuple[int, int], list[Branch]] = {}
+    for here, risk in enumerate(risks):
+        branches[here, 0] = [Branch(chance, after, 0.5) for after in range(len(risks))]
+        branches[here, 1] = [
+            Branch(chance * probability, after, 1.0, (cost,))
+            for after in range(len(risks))
+            for cost, probability in ((1.0, risk), (0.0, 1.0 - risk))
+        ]
+    start = [chance] * len(risks)
+    return FiniteProblem(branches, start, horizon=steps, name="streets")
+
+
+def machine(worn: int = 4, horizon: int = 12) -> FiniteProblem:
+    """Rest, run slowly or run fast. Running wears the machine out, and a worn one breaks down.
+
+    Running slowly pays 1, fast 2. At wear ``w`` of 0 to ``worn - 1``, a breakdown costs 1 with
+    probability 0.1 w when slow, and 2 with probability 0.1 + 0.2 w when fast. Wear grows with
+    probability 0.3 or 0.6; resting takes one level off.
+    """
+    branches: dict[tuple[int, int], list[Branch]] = {}
+    for wear in range(worn):
+        branches[wear, 0] = [Branch(1.0, max(wear - 1, 0))]
+        speeds = ((1.0, 0.3, 0.1 * wear, 1.0), (2.0, 0.6, 0.1 + 0.2 * wear, 2.0))
+        for action, (reward, wearing, breaking, cost) in enumerate(speeds, start=1):
+            branches[wear, action] = [
+                Branch(grows * breaks, after, reward, (paid,))
+                for grows, after in ((wearing, min(wear + 1, worn - 1)), (1.0 - wearing, wear))
+                for breaks, paid in ((breaking, cost), (1.0 - breaking, 0.0))
+            ]
+    start = [1.0] + [0.0] * (worn - 1)
+    return FiniteProblem(branches, start, horizon=horizon, name="machine")
 
 
 @dataclass(frozen=True)
@@ -51,6 +99,21 @@ CROSSING_TERRAIN = {
 def crossing(horizon: int = 30) -> FiniteProblem:
     """The short way seldom costs, but then a lot; the longer ones cost little, or nothing."""
     return grid(CROSSING, CROSSING_TERRAIN, horizon=horizon, name="crossing")
+
+
+FORDS = """
+...#...
+.~...~.
+S=====G
+"""
+"""A shorter crossing whose bridge (=) is slippery instead: it often costs, and little."""
+
+FORDS_TERRAIN = {"=": Terrain(cost=1.0, probability=0.3), "~": Terrain(cost=1.0, probability=0.5)}
+
+
+def fords(horizon: int = 20) -> FiniteProblem:
+    """Three ways of different length; what is left of the budget decides at each fork."""
+    return grid(FORDS, FORDS_TERRAIN, horizon=horizon, name="fords")
 
 
 MEADOW_TERRAIN = {
