@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from ucpo.agents.controller import POLICY_FILE, Controller, Policy, PolicyInfo, make_actor
+from ucpo.agents.critic_files import CRITICS_FILE, save_critics
 from ucpo.agents.multipliers import Multipliers
 from ucpo.agents.networks import Body, Critics
 from ucpo.agents.replay import Replay
@@ -126,7 +127,9 @@ class UCP:
                 self.interrupted = stopped.is_set()
         finally:
             if folder is not None:
-                self.policy().save(folder / POLICY_FILE)
+                policy = self.policy()
+                policy.save(folder / POLICY_FILE)
+                save_critics(self.agent.critics, policy.info, folder / CRITICS_FILE)
             journal.close()
         return self
 
@@ -150,6 +153,7 @@ class UCP:
             stock_size=body.stock_size,
             stock_scale=body.stock_scale,
             stock_features=config.networks.stock_features,
+            gamma=config.gamma,
         )
         return Policy(self.agent.actor, info)
 

@@ -46,6 +46,8 @@ class PolicyInfo:
     stock_size: int
     stock_scale: float
     stock_features: int
+    gamma: float | None = None
+    """Discount of the sums the critics predict; None in files that do not say it."""
 
     def covers(self, budgets: Sequence[float]) -> bool:
         """Whether budgets, one per cost, lie in the range trained for."""

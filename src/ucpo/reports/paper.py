@@ -15,6 +15,25 @@ import polars as pl
 
 from ucpo.errors import UsageError, nearest
 
+BUDGETS = (0.0, 5.0, 15.0, 25.0)
+"""Those of the paper's tables."""
+COST = "cost"
+"""The cost its tables are about: the total of the task."""
+METHODS = {
+    "ucp": "UCP",
+    "ucp-ds": "UCP-DS",
+    "ucp-nr": "UCP-NR",
+    "ucp-mean": "UCP-Mean",
+    "ucp-nr-mean": "UCP-NR-Mean",
+    "ucp-na": "UCP-NA",
+}
+"""What the paper calls our variants; its baselines have one name."""
+
+
+def name_of(method: str) -> str:
+    """A method as the paper writes it; those it does not know keep their name."""
+    return METHODS.get(method, method)
+
 
 @dataclass(frozen=True)
 class Published:
