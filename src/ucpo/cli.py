@@ -138,6 +138,7 @@ class Report:
         from rich.console import Console
         from rich.progress import Progress
 
+        from ucpo.envs.threads import processors
         from ucpo.reports import build
 
         with Progress(console=Console(stderr=True)) as progress:
@@ -146,6 +147,7 @@ class Report:
                 self.runs,
                 self.output,
                 against_paper=self.against_paper,
+                processes=processors(),
                 drawn=lambda done, total: progress.update(bar, completed=done, total=total),
             )
         _say(f"open {page}; tables and figures are beside it")

@@ -45,6 +45,13 @@ class Rule:
     label: str
     colour: str = "#333333"
     dash: Literal["solid", "dashed", "dotted"] = "dashed"
+    kind: str = ""
+    """What such lines have in common, for a legend; by default the label."""
+
+    @property
+    def key(self) -> str:
+        """What a legend calls it."""
+        return self.kind or self.label
 
 
 @dataclass(frozen=True)

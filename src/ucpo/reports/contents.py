@@ -66,7 +66,7 @@ def comparison(summary: pl.DataFrame, against_paper: bool) -> Sheet:
             cells["cost"].append(interval(*_pair(entry, "cost")))
             if entry:
                 data.append(_paper_row(method, task, entry))
-        names = {"budget": "budget", "return": "return", "cost": f"cost ({cost})"}
+        names = {"budget": "budget", "return": "return", "cost": _priced(cost)}
         lines += [(task, names[kind], *cells[kind]) for kind in names]
     header = ("task", "what", *map(paper.name_of, ours), *(f"{name} (paper)" for name in theirs))
     note = (
@@ -206,7 +206,7 @@ def _improvement(scored: pl.DataFrame) -> Sheet:
                 row["tasks"] = len(shared)
                 data.append(row)
                 names = (paper.name_of(one), paper.name_of(other), str(setting))
-                chances = [number(row[kind], 2) for kind in ("return", "cost")]
+                chances = [f"{row[kind]:.2f}" for kind in ("return", "cost")]
                 lines.append((*names, *chances, str(len(shared))))
     header = ("method", "against", "budget", "P(higher return)", "P(lower cost)", "tasks")
     note = (
@@ -351,7 +351,11 @@ def _provenance(row: dict[str, Any]) -> list[str]:
 def _signed(value: float | None) -> str:
     if value is None or math.isnan(value):
         return GAP
-    return ("+" if value > 0.0 else "") + number(value, 3)
+    return ("+" if value > 0.0 else "") + number(value)
+
+
+def _priced(cost: str) -> str:
+    return "cost" if cost == paper.COST else f"cost ({cost})"
 
 
 def _yes(value: bool | None) -> str:
@@ -360,8 +364,8 @@ def _yes(value: bool | None) -> str:
 
 def _bounds(row: dict[str, Any], kind: str) -> str:
     low, high = row[f"{kind}_low"], row[f"{kind}_high"]
-    middle = number(row[kind], 3)
-    return middle if math.isnan(low) else f"{middle} ({number(low, 3)} to {number(high, 3)})"
+    middle = number(row[kind])
+    return middle if math.isnan(low) else f"{middle} ({number(low)} to {number(high)})"
 
 
 def _frame(rows: Rows) -> pl.DataFrame:

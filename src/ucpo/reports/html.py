@@ -69,7 +69,7 @@ def _figure(figure: Figure) -> str:
 
 def _table(sheet: Sheet) -> str:
     classes = [
-        " ".join((["text"] if head in _TEXT else []) + (["published"] if "paper" in head else []))
+        " ".join((["text"] if head in _TEXT else []) + (["published"] if _published(head) else []))
         for head in sheet.header
     ]
     head = "".join(_cell("th", *pair) for pair in zip(sheet.header, classes, strict=True))
@@ -82,6 +82,10 @@ def _table(sheet: Sheet) -> str:
         f'<p class="note">{escape(sheet.note)}</p>\n<div class="scroll"><table>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
+
+
+def _published(head: str) -> bool:
+    return head.startswith("paper's") or head.endswith("(paper)")
 
 
 def _cell(tag: str, text: str, kind: str) -> str:

@@ -11,7 +11,7 @@ from ucpo.errors import UsageError
 from ucpo.reports import sheets as writing
 from ucpo.reports.charts import Figure
 from ucpo.reports.contents import sheets
-from ucpo.reports.drawing import draw
+from ucpo.reports.drawing import draw_all
 from ucpo.reports.html import page
 from ucpo.reports.sheets import Sheet, markdown
 from ucpo.reports.sources import Sources, read_sources
@@ -26,6 +26,7 @@ def build(
     output: Path,
     *,
     against_paper: bool = False,
+    processes: int = 1,
     drawn: Callable[[int, int], None] = lambda done, of: None,
 ) -> Path:
     """Write ``report.md``, ``report.html``, ``tables/`` and ``figures/``; returns the page.
@@ -34,6 +35,7 @@ def build(
         paths: Run folders, folders of run folders, evaluation files.
         output: Folder to write to; files of an earlier report there are replaced.
         against_paper: Set the paper's numbers beside ours.
+        processes: How many may draw at once.
         drawn: Told after each figure how many are drawn, and of how many.
     """
     if output.exists() and not output.is_dir():
@@ -46,9 +48,8 @@ def build(
         folder.mkdir(parents=True, exist_ok=True)
     for sheet in tables:
         writing.write(sheet, output / "tables")
-    for i, figure in enumerate(views):
-        draw(figure, output / "figures")
-        drawn(i + 1, len(views))
+    for done, _ in enumerate(draw_all(views, output / "figures", processes), 1):
+        drawn(done, len(views))
     text = _summary(sources)
     (output / "report.md").write_text(_markdown(text, tables, views), encoding="utf-8")
     target = output / "report.html"
@@ -64,10 +65,15 @@ def _summary(sources: Sources) -> str:
     known = steps.drop_nulls()
     trained = f", trained for {_range(known)} environment steps" if len(known) else ""
     return (
-        f"{runs} runs of {seeds['method'].n_unique()} methods on {seeds['task'].n_unique()} tasks"
+        f"{_count(runs, 'run')} of {_count(seeds['method'].n_unique(), 'method')} on "
+        f"{_count(seeds['task'].n_unique(), 'task')}"
         f"{trained}; {episodes:,} episodes. A training seed is one sample: intervals are 95 % "
         "Student-t intervals over seeds. Where there is no run, there is no number."
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _range(values: pl.Series) -> str:

@@ -38,23 +38,23 @@ class Sheet:
     """The same numbers unrounded, in long form, for the CSV file."""
 
 
-def number(value: float | int | None, digits: int = 4) -> str:
-    """A number with so many digits that count, or a gap."""
+def number(value: float | int | None) -> str:
+    """A number with three digits that count, at least one of them after the point; or a gap."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return GAP
-    if isinstance(value, int):
-        return f"{value:,}"
-    if value == 0.0:
-        return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(decimals, 3)}f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{_decimals(value)}f}"
 
 
 def interval(mean: float | None, half: float | None) -> str:
     """``25.4 ± 0.1``; without the interval where one seed says nothing about it."""
-    if half is None or math.isnan(half):
+    if mean is None or half is None or math.isnan(half):
         return number(mean)
-    return f"{number(mean)} ± {number(half, 2)}"
+    decimals = 1 if half >= 0.1 or half == 0.0 else 2 if half >= 0.01 else 3
+    return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}"
+
+
+def _decimals(value: float) -> int:
+    return 1 if abs(value) >= 10.0 else 2 if abs(value) >= 1.0 else 3
 
 
 def markdown(sheet: Sheet) -> str:

@@ -67,11 +67,12 @@ def read_sources(paths: Sequence[Path]) -> Sources:
             calibrations += _calibration(file.parent)
     episodes = tuple(pl.concat(group, how="diagonal_relaxed") for group in frames.values())
     seeds = pl.concat(per_seed(frame, costs) for costs, frame in zip(frames, episodes, strict=True))
+    calibration = pl.concat(calibrations) if calibrations else pl.DataFrame()
     return Sources(
         episodes,
         seeds,
-        tuple(trainings),
-        pl.concat(calibrations, how="diagonal_relaxed") if calibrations else pl.DataFrame(),
+        tuple(sorted(trainings, key=lambda one: (one.task, one.method, one.seed))),
+        calibration.sort("task", "method", "cost") if calibrations else calibration,
         tuple(files),
     )
 

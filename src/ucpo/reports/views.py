@@ -90,7 +90,7 @@ def _frontier(subject: Subject) -> Figure:
                 published for m in subject.methods for published in _published(subject, m, kind)
             ]
         rules = (Rule("diagonal", 0.0, "the budget itself"),) if kind == "cost" else ()
-        title = "return" if kind == "return" else f"cost ({subject.cost})"
+        title = _title(subject, kind)
         charts.append(Chart(title, "budget", f"{kind} of an episode", tuple(series), rules))
     return Figure(
         f"frontier-{_file(subject)}",
@@ -146,7 +146,7 @@ def _bars(subject: Subject) -> Figure:
             )
         charts.append(
             Chart(
-                "return" if kind == "return" else f"cost ({subject.cost})",
+                _title(subject, kind),
                 "budget",
                 f"{kind} of an episode",
                 tuple(series),
@@ -194,14 +194,15 @@ def _densities(subject: Subject, frames: Sequence[pl.DataFrame]) -> Figure:
             share = counts / len(values) / np.diff(edges)
             mean = float(values.mean())
             series.append(Series(label, tuple(edges), tuple(share), colour, "steps", notes=()))
-            rules.append(Rule("x", mean, f"{label}: mean {mean:.4g}", colour, "solid"))
+            rules.append(Rule("x", mean, f"{label}: mean {mean:.4g}", colour, "solid", "mean"))
             if kind == "cost":
                 excess = tail(values, budget).excess
-                text = f"{label}: budget + expected excess {excess:.3g}"
-                rules.append(Rule("x", budget + excess, text, colour, "dotted"))
+                key = "budget + expected excess"
+                text = f"{label}: {key} {excess:.3g}"
+                rules.append(Rule("x", budget + excess, text, colour, "dotted", key))
         if kind == "cost":
             rules.append(Rule("x", budget, f"budget {budget:g}"))
-        title = "return" if kind == "return" else f"cost ({subject.cost})"
+        title = _title(subject, kind)
         charts.append(Chart(title, f"{kind} of an episode", "density", tuple(series), tuple(rules)))
     return Figure(
         f"densities-{_file(subject)}",
@@ -244,8 +245,7 @@ def _learning(task: str, trainings: list[Training], painted: dict[str, str]) -> 
             shade = _lighter(colour, 0.65 * i / max(1, len(prices) - 1))
             over_time += _curves(runs, column, name, shade)
             ends = np.array([run[column].drop_nulls().to_numpy()[-1] for run in runs])
-            edges = [float(edge) for edge in band.split("-")]
-            last.append((cost, sum(edges) / len(edges), ends))
+            last.append((cost, _middle(band), ends))
         for cost in dict.fromkeys(cost for cost, _, _ in last):
             mine = [(middle, ends) for other, middle, ends in last if other == cost]
             over_budget.append(
@@ -361,8 +361,18 @@ def _calibration(rows: pl.DataFrame, painted: dict[str, str]) -> Iterator[Figure
         )
 
 
+def _title(subject: Subject, kind: str) -> str:
+    return kind if kind == "return" or subject.cost == paper.COST else f"cost ({subject.cost})"
+
+
 def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
     return tuple(f"budget {row['setting']}; {behind(row)}" for row in rows.iter_rows(named=True))
+
+
+def _middle(band: str) -> float:
+    """Of a band of budgets, ``7`` or ``0-7``."""
+    low, _, high = band.partition("-")
+    return 0.5 * (float(low) + float(high or low))
 
 
 def _half(values: Floats) -> float | None:

@@ -19,15 +19,22 @@ RESAMPLES = 2000
 
 def interquartile_mean(values: Sequence[float] | Floats) -> float:
     """Mean of the middle half: the lowest and the highest quarter (rounded down) do not count."""
-    ordered = np.sort(np.ravel(np.asarray(values, float)))
-    cut = len(ordered) // 4
-    return float(ordered[cut : len(ordered) - cut].mean()) if len(ordered) else float("nan")
+    scores = np.ravel(np.asarray(values, float))
+    return float(middle_means(scores)) if len(scores) else float("nan")
+
+
+def middle_means(scores: Floats) -> Floats:
+    """Interquartile means along the last axis."""
+    ordered = np.sort(scores, axis=-1)
+    cut = scores.shape[-1] // 4
+    means: Floats = ordered[..., cut : scores.shape[-1] - cut].mean(-1)
+    return means
 
 
 def bootstrap_interval(
     tasks: Sequence[Sequence[float] | Floats],
     generator: np.random.Generator,
-    statistic: Callable[[Floats], float] = interquartile_mean,
+    statistic: Callable[[Floats], Floats] = middle_means,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
 ) -> tuple[float, float]:
@@ -36,7 +43,7 @@ def bootstrap_interval(
     Args:
         tasks: Comparable scores of the seeds, for each task.
         generator: Draws the resamples.
-        statistic: Of all scores together, (runs,).
+        statistic: Of all scores together, (resamples, runs) -> (resamples,).
         resamples: How many.
         confidence: Of the interval.
     """
@@ -47,8 +54,7 @@ def bootstrap_interval(
         [task[generator.integers(len(task), size=(resamples, len(task)))] for task in scores],
         axis=1,
     )  # (resamples, runs)
-    values = [statistic(row) for row in drawn]
-    low, high = np.quantile(values, [0.5 - confidence / 2.0, 0.5 + confidence / 2.0])
+    low, high = np.quantile(statistic(drawn), [0.5 - confidence / 2.0, 0.5 + confidence / 2.0])
     return float(low), float(high)
 
 

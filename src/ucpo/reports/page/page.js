@@ -56,18 +56,19 @@
       if (rule.along === "y") ys.push(rule.at);
       if (rule.along === "diagonal" && xs.length) ys.push(least(xs), most(xs));
     }
-    return [padded(xs, 0.03), padded(ys, 0.06)];
+    const boxes = chart.series.some((series) => series.kind === "bars" || series.kind === "steps");
+    return [padded(xs, 0.03, boxes), padded(ys, 0.06, true)];
   }
 
   const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
   const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 
-  function padded(values, share) {
+  function padded(values, share, fromZero) {
     if (!values.length) return [0, 1];
     let low = least(values), high = most(values);
     if (low === high) { low -= 0.5; high += 0.5; }
     const room = (high - low) * share;
-    return [low === 0 ? 0 : low - room, high + room];
+    return [fromZero && low === 0 ? 0 : low - room, high + room];
   }
 
   // --- Drawing ---
