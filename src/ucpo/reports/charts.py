@@ -34,6 +34,8 @@ class Series:
     """What stands behind each point."""
     width: float = 0.0
     """Of bars, in units of x."""
+    dodge: float = 0.0
+    """How far marks are drawn to the side of x, in points: methods at one x stay apart."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +86,8 @@ def colours(methods: list[str]) -> dict[str, str]:
     others = [method for method in methods if method not in _KNOWN]
     spare = {method: _OTHERS[i % len(_OTHERS)] for i, method in enumerate(others)}
     return {method: _KNOWN.get(method) or spare[method] for method in methods}
+
+
+def safe(text: str) -> str:
+    """A text as part of a file name."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in text)

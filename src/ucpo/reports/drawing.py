@@ -37,7 +37,7 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 
     labels = _legend(figure)
     columns = min(3, max(1, len(labels)))
-    legend = _LEGEND_LINE * math.ceil(len(labels) / columns) + 0.1
+    legend = _LEGEND_LINE * math.ceil(len(labels) / columns)
     width = _PANEL[0] * len(figure.charts)
     height = _PANEL[1] + legend + 0.25
     paths = [folder / f"{figure.name}.{ending}" for ending in FORMATS]
@@ -49,7 +49,7 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
         canvas.subplots_adjust(
             left=0.75 / width,
             right=1.0 - 0.15 / width,
-            bottom=(legend + 0.46) / height,
+            bottom=(legend + 0.42) / height,
             top=1.0 - 0.62 / height,
             wspace=0.26,
         )
@@ -135,10 +135,14 @@ def _draw_series(axis: Any, series: Series, marker: str) -> Any:
                 series.x, series.y, half, fmt="none", ecolor="#222222", elinewidth=0.8, capsize=1.5
             )
         return bars
+    from matplotlib.transforms import ScaledTranslation
+
+    aside = ScaledTranslation(series.dodge / 72.0, 0.0, axis.figure.dpi_scale_trans)
     return axis.errorbar(
         series.x,
         series.y,
         half or None,
+        transform=axis.transData + aside,
         fmt=marker,
         linestyle="-" if series.kind == "marks" else "none",
         color=colour,

@@ -21,18 +21,24 @@ COST = "cost"
 """The cost its tables are about: the total of the task."""
 METHODS = {
     "ucp": "UCP",
-    "ucp-ds": "UCP-DS",
-    "ucp-nr": "UCP-NR",
     "ucp-mean": "UCP-Mean",
+    "ucp-nr": "UCP-NR",
     "ucp-nr-mean": "UCP-NR-Mean",
     "ucp-na": "UCP-NA",
+    "ucp-ds": "UCP-DS",
 }
-"""What the paper calls our variants; its baselines have one name."""
+"""What the paper calls our variants, in its order; its baselines have one name."""
 
 
 def name_of(method: str) -> str:
     """A method as the paper writes it; those it does not know keep their name."""
     return METHODS.get(method, method)
+
+
+def rank(method: str) -> tuple[int, str]:
+    """Sorts methods as the paper does, others after them."""
+    names = list(METHODS)
+    return (names.index(method) if method in METHODS else len(names), method)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ucpo.stock import Start
 
 MOST = 4  # of budgets and of episodes in one picture
 _PIXELS = 320
+_APART = 326
 
 
 def draw_paths(file: Path) -> Path | None:
@@ -34,7 +35,7 @@ def draw_paths(file: Path) -> Path | None:
     seeds = rows["episode_seed"].unique(maintain_order=True).to_list()
     chosen = [budgets[i] for i in np.unique(np.linspace(0, len(budgets) - 1, MOST).astype(int))]
     episodes = seeds[:MOST]
-    sheet = Image.new("RGB", (_PIXELS * len(chosen), _PIXELS * len(episodes)), "white")
+    sheet = Image.new("RGB", (_APART * len(chosen), _APART * len(episodes)), "white")
     task = make_task(task_name, 1, names)
     for row in rows.iter_rows(named=True):
         budget = tuple(row[f"budget_{name}"] for name in names)
@@ -53,7 +54,7 @@ def draw_paths(file: Path) -> Path | None:
             _PIXELS,
             f"return {np.sum(row['reward']):.1f}   {spent}",
         )
-        place = (chosen.index(budget) * _PIXELS, episodes.index(row["episode_seed"]) * _PIXELS)
+        place = (chosen.index(budget) * _APART, episodes.index(row["episode_seed"]) * _APART)
         sheet.paste(image, place)
     task.close()
     target = file.with_suffix(".png")

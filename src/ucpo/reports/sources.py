@@ -10,6 +10,7 @@ import polars as pl
 
 from ucpo import parquet
 from ucpo.errors import UsageError
+from ucpo.reports import paper
 from ucpo.stats import cost_names, per_seed
 
 EVALUATION_FILE = "evaluation.parquet"
@@ -67,14 +68,24 @@ def read_sources(paths: Sequence[Path]) -> Sources:
             calibrations += _calibration(file.parent)
     episodes = tuple(pl.concat(group, how="diagonal_relaxed") for group in frames.values())
     seeds = pl.concat(per_seed(frame, costs) for costs, frame in zip(frames, episodes, strict=True))
+    seeds = _in_order(seeds)
     calibration = pl.concat(calibrations) if calibrations else pl.DataFrame()
     return Sources(
         episodes,
         seeds,
-        tuple(sorted(trainings, key=lambda one: (one.task, one.method, one.seed))),
-        calibration.sort("task", "method", "cost") if calibrations else calibration,
+        tuple(sorted(trainings, key=lambda one: (one.task, paper.rank(one.method), one.seed))),
+        _in_order(calibration),
         tuple(files),
     )
+
+
+def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """By task, methods in the order of the paper; otherwise as before."""
+    if frame.is_empty():
+        return frame
+    methods = sorted(frame["method"].unique(), key=paper.rank)
+    place = pl.col("method").replace_strict(methods, range(len(methods)), return_dtype=pl.Int64)
+    return frame.sort("task", place, maintain_order=True)
 
 
 def _find(path: Path) -> Iterator[Path]:

@@ -126,7 +126,7 @@
       element(svg, "path", { d: `${path}V${py(0)}`, fill: colour, "fill-opacity": 0.07, stroke: colour, "stroke-width": 1.4 });
       return data;
     }
-    const points = series.x.map((x, i) => [px(x), py(series.y[i])]);
+    const points = series.x.map((x, i) => [px(x) + series.dodge, py(series.y[i])]);
     const halves = series.half || [];
     if (series.kind === "line" && halves.some((half) => half !== null)) {
       const band = series.x.map((x, i) => [px(x), series.y[i], halves[i] || 0]);
