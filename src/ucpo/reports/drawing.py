@@ -138,6 +138,10 @@ def _draw_series(axis: Any, series: Series, marker: str) -> Any:
     from matplotlib.transforms import ScaledTranslation
 
     aside = ScaledTranslation(series.dodge / 72.0, 0.0, axis.figure.dpi_scale_trans)
+    for x, y, reach in zip(series.x, series.y, half or [0.0] * len(series.x), strict=True):
+        reach = 0.0 if math.isnan(reach) else reach  # what is drawn aside does not move the limits
+        axis.update_datalim([(x, y - reach), (x, y + reach)])
+    axis.autoscale_view()
     return axis.errorbar(
         series.x,
         series.y,
