@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,7 +37,6 @@ class Store:
         self._parts = file.with_suffix(".parts")
         self._rows: list[Row] = []
         self._written = time.monotonic()
-        self._number = 0
         self.moved = self._move_aside(policy)
 
     def finished(self) -> set[Job]:
@@ -59,9 +58,8 @@ class Store:
     def flush(self) -> None:
         """Write what is held back."""
         if self._rows:
-            name = f"{os.getpid()}-{self._number:06d}.parquet"
+            name = f"{uuid.uuid4().hex}.parquet"  # never that of a part left by another call
             parquet.write(pl.DataFrame(self._rows), self._parts / name)
-            self._number += 1
         self._rows, self._written = [], time.monotonic()
 
     def merge(self) -> pl.DataFrame:

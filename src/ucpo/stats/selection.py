@@ -29,7 +29,7 @@ def select_budgets(
         limit: On the expected cost, in cost units.
         single: Judge what has one seed, and so no interval, by its mean. Otherwise it is not safe.
     """
-    half = pl.col("cost_half").fill_null(0.0 if single else None)
+    half = pl.col("cost_half").fill_null(0.0 if single else float("inf"))
     fit = pl.col("budget").is_in(list(budgets)) & (pl.col("cost") + half < limit)
     safe = summary.filter(fit.fill_null(False).all().over("task", "method", "setting"))
     best = pl.col("return") == pl.col("return").max().over("task", "method")
