@@ -102,13 +102,17 @@ class Evaluate:
         )
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=None)
-            result = evaluate_run(
-                request,
-                begun=lambda kept, missing: progress.update(
-                    bar, total=kept + missing, completed=kept
-                ),
-                done=lambda count: progress.advance(bar, count),
-            )
+            try:
+                result = evaluate_run(
+                    request,
+                    begun=lambda kept, missing: progress.update(
+                        bar, total=kept + missing, completed=kept
+                    ),
+                    done=lambda count: progress.advance(bar, count),
+                )
+            except KeyboardInterrupt:
+                _say("finished episodes are kept; the same command goes on from there")
+                raise
         Console().print(table(result.episodes))
         if result.moved:
             _say(f"episodes of an earlier state of this policy are now in {result.moved}")

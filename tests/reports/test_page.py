@@ -59,7 +59,7 @@ def test_the_page_draws_everything_without_errors(runs, tmp_path):
     noted = re.findall(r'<pre class="noted">(.*?)</pre>', seen, re.S)
     assert logged == []
     assert [text for text in noted if text.startswith("error")] == []
-    assert seen.count('<svg class="plot"') == 2 * seen.count("<section id=") == 12
+    assert seen.count('<svg class="plot"') == 2 * seen.count("<section id=") == 14
     hovered = next(text for text in noted if text.startswith("hover"))
     assert re.search(r"UCP.*return of an episode.*at budget.*2 seeds, 12 episodes", hovered)
     assert int(next(text for text in noted if text.startswith("hidden")).split()[1]) > 0

@@ -12,7 +12,7 @@ from ucpo.reports.html import data
 from ucpo.reports.paths import draw_paths
 from ucpo.reports.sheets import Sheet, interval, latex, markdown, number
 
-KINDS = ("frontier", "bars", "densities", "learning", "multipliers", "calibration")
+KINDS = ("frontier", "bars", "comparison", "densities", "learning", "multipliers", "calibration")
 
 
 @pytest.fixture(scope="module")

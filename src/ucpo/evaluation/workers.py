@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def share(work: Work, jobs: Sequence[Job], processes: int) -> Iterator[dict[str,
 
 def _serve(work: Work, jobs: Sequence[Job], results: Any) -> None:
     """What a worker does: send rows, then None; or what went wrong."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started this
     try:
         for rows in _play(work, jobs, threads=1):
             results.put(rows)

@@ -68,6 +68,11 @@ class Chart:
     ticks: tuple[tuple[float, str], ...] = ()
     """Named places on the x axis instead of numbers."""
 
+    @property
+    def slanted(self) -> bool:
+        """Whether the named places are too long to stand side by side."""
+        return sum(len(text) + 2 for _, text in self.ticks) > 60
+
 
 @dataclass(frozen=True)
 class Figure:

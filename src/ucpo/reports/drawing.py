@@ -37,7 +37,8 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 
     labels = _legend(figure)
     columns = min(3, max(1, len(labels)))
-    legend = _LEGEND_LINE * math.ceil(len(labels) / columns)
+    slanted = 0.45 if any(chart.slanted for chart in figure.charts) else 0.0
+    legend = slanted + _LEGEND_LINE * math.ceil(len(labels) / columns)
     width = _PANEL[0] * len(figure.charts)
     height = _PANEL[1] + legend + 0.25
     paths = [folder / f"{figure.name}.{ending}" for ending in FORMATS]
@@ -80,9 +81,19 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 
 
 def _legend(figure: Figure) -> list[str]:
-    labels = [series.label for chart in figure.charts for series in chart.series]
+    labels = [
+        series.label
+        for chart in figure.charts
+        for series in chart.series
+        if not _named_below(chart, series)
+    ]
     labels += [rule.key for chart in figure.charts for rule in chart.rules]
     return list(dict.fromkeys(labels))
+
+
+def _named_below(chart: Chart, series: Series) -> bool:
+    """Whether the axis names a series, so that a legend need not."""
+    return any(series.label == text for _, text in chart.ticks)
 
 
 def _draw_chart(axis: Any, chart: Chart, handles: dict[str, Any]) -> None:
@@ -97,7 +108,8 @@ def _draw_chart(axis: Any, chart: Chart, handles: dict[str, Any]) -> None:
     axis.set_ylabel(chart.y_label, fontsize=8)
     for i, series in enumerate(chart.series):
         handle = _draw_series(axis, series, _MARKERS[i % len(_MARKERS)])
-        handles.setdefault(series.label, handle)
+        if not _named_below(chart, series):
+            handles.setdefault(series.label, handle)
     ends = [x for series in chart.series for x in series.x]
     for rule in chart.rules:
         look: dict[str, Any] = {"color": rule.colour, "linestyle": rule.dash, "linewidth": 1.0}
@@ -111,6 +123,9 @@ def _draw_chart(axis: Any, chart: Chart, handles: dict[str, Any]) -> None:
             handles[rule.key] = Line2D([], [], **{**look, "color": "#333333"})
     if chart.ticks:
         axis.set_xticks([at for at, _ in chart.ticks], [text for _, text in chart.ticks])
+        if chart.slanted:
+            for label in axis.get_xticklabels():
+                label.set(rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
     elif ends and max(map(abs, ends)) >= 1e5:
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
         axis.xaxis.get_offset_text().set_fontsize(7)

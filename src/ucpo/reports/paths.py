@@ -6,6 +6,7 @@ from itertools import repeat
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from ucpo import parquet
 from ucpo.envs.registry import family_of, make_task
@@ -24,6 +25,7 @@ def draw_paths(file: Path) -> Path | None:
     """
     rows = parquet.read(file)
     task_name = rows["task"][0]
+    rows = rows.filter(pl.col("task") == task_name)
     if "x" not in rows.columns or family_of(task_name) != "navigation":
         return None
     from PIL import Image

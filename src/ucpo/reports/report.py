@@ -43,7 +43,7 @@ def build(
     sources = read_sources(paths)
     summary = over_seeds(sources.seeds)
     tables = sheets(sources, summary, against_paper)
-    views = figures(sources, summary, against_paper)
+    views = figures(sources, summary, tables[0].data, against_paper)
     for folder in (output / "tables", output / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
     for sheet in tables:

@@ -18,6 +18,7 @@ from ucpo.stats import tail
 
 BINS = 40
 _APART = 5.0  # points between the marks of two methods
+_AS_PUBLISHED = "as published: 5 seeds, 5,000 episodes"
 _REFERENCE = 25.0  # the budget of the paper's densities
 
 
@@ -41,13 +42,24 @@ class Subject:
         return self.rows.filter(pl.col("method") == method).sort("budget", "setting")
 
 
-def figures(sources: Sources, summary: pl.DataFrame, against_paper: bool) -> list[Figure]:
-    """All figures there is evidence for."""
+def figures(
+    sources: Sources, summary: pl.DataFrame, compared: pl.DataFrame, against_paper: bool
+) -> list[Figure]:
+    """All figures there is evidence for.
+
+    Args:
+        sources: What was read.
+        summary: What `over_seeds` makes of it.
+        compared: Data of the comparison table, the paper's rows included.
+        against_paper: Set the paper's numbers beside ours.
+    """
     painted = colours(summary["method"].unique(maintain_order=True).to_list())
     made: list[Figure] = []
     for (task, cost), rows in summary.group_by(["task", "cost_name"], maintain_order=True):
         subject = Subject(str(task), str(cost), rows, painted, against_paper)
         made += [_frontier(subject), _bars(subject), _densities(subject, sources.episodes)]
+        chosen = compared.filter(pl.col("task") == task, pl.col("cost_name") == cost)
+        made += [_comparison(subject, chosen)] if len(chosen) > 1 else []
     for task in dict.fromkeys(training.task for training in sources.trainings):
         mine = [training for training in sources.trainings if training.task == task]
         made += learning(task, mine, painted)
@@ -119,7 +131,7 @@ def _published(subject: Subject, method: str, kind: str) -> Iterator[Series]:
             half=tuple(getattr(entry, f"{kind}_ci95") for _, entry in entries),
             colour=PAPER_GREY,
             kind="points",
-            notes=("as published: 5 seeds, 5,000 episodes",) * len(entries),
+            notes=(_AS_PUBLISHED,) * len(entries),
             dodge=_dodge(subject, method) + 0.5 * _APART,
         )
 
@@ -160,6 +172,46 @@ def _bars(subject: Subject) -> Figure:
         subject.task,
         "Methods side by side at each budget",
         "Means over training seeds with 95 % Student-t intervals; a missing bar is a missing run.",
+        tuple(charts),
+    )
+
+
+def _comparison(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """One bar for each method at the budget selected for it."""
+    ours = [row["source"] == "runs" for row in rows.iter_rows(named=True)]
+    names = [
+        paper.name_of(row["method"]) + ("" if own else " (paper)")
+        for own, row in zip(ours, rows.iter_rows(named=True), strict=True)
+    ]
+    charts = []
+    for kind in ("return", "cost"):
+        series = tuple(
+            Series(
+                label=name,
+                x=(float(i),),
+                y=(row[kind],),
+                half=(row[f"{kind}_half"],),
+                colour=subject.colours[row["method"]] if own else PAPER_GREY,
+                kind="bars",
+                notes=(f"budget {row['setting']}; {behind(row)}" if own else _AS_PUBLISHED,),
+                width=0.75,
+            )
+            for i, (name, own, row) in enumerate(
+                zip(names, ours, rows.iter_rows(named=True), strict=True)
+            )
+        )
+        limit = kind == "cost" and subject.task in paper.comparison()["task"]
+        rules = (Rule("y", _REFERENCE, f"limit {_REFERENCE:g}"),) if limit else ()
+        ticks = tuple((float(i), name) for i, name in enumerate(names))
+        charts.append(
+            Chart(_title(subject, kind), "", f"{kind} of an episode", series, rules, ticks)
+        )
+    return Figure(
+        f"comparison-{_file(subject)}",
+        subject.task,
+        "Comparison at the selected budgets",
+        "Means over training seeds with 95 % Student-t intervals; the table says how budgets are "
+        "selected." + (" Grey: the paper's numbers." if not all(ours) else ""),
         tuple(charts),
     )
 

@@ -99,10 +99,13 @@
       element(svg, "line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: py(y), y2: py(y) });
       element(svg, "text", { class: "label", x: LEFT - 7, y: py(y) + 4, "text-anchor": "end" }, shown(y));
     }
+    const slanted = chart.ticks.reduce((sum, [, text]) => sum + text.length + 2, 0) > 60;
     const named = chart.ticks.length ? chart.ticks : ticks(x0, x1, 6).map((x) => [x, shown(x)]);
     for (const [x, text] of named) {
       if (!chart.ticks.length) element(svg, "line", { class: "grid", x1: px(x), x2: px(x), y1: TOP, y2: HEIGHT - BOTTOM });
-      element(svg, "text", { class: "label", x: px(x), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, text);
+      const y = HEIGHT - BOTTOM + (slanted ? 12 : 16);
+      const turn = slanted ? { "text-anchor": "end", transform: `rotate(-25 ${px(x)} ${y})` } : { "text-anchor": "middle" };
+      element(svg, "text", { class: "label", x: px(x), y, ...turn }, text);
     }
     element(svg, "line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM });
     element(svg, "line", { class: "axis", x1: LEFT, x2: LEFT, y1: TOP, y2: HEIGHT - BOTTOM });
@@ -227,7 +230,7 @@
     const seen = new Set();
     for (const chart of figure.charts) {
       for (const series of chart.series) {
-        if (seen.has(series.label)) continue;
+        if (seen.has(series.label) || chart.ticks.some(([, text]) => text === series.label)) continue;
         seen.add(series.label);
         const item = document.createElement("li");
         const button = document.createElement("button");
@@ -258,9 +261,9 @@
     row.className = "charts";
     place.appendChild(row);
     const hidden = new Set();
-    const places = figure.charts.map(() => {
+    const places = figure.charts.map((chart) => {
       const each = document.createElement("div");
-      each.className = "chart";
+      each.className = chart.ticks.reduce((sum, [, text]) => sum + text.length + 2, 0) > 60 ? "chart slanted" : "chart";
       row.appendChild(each);
       return each;
     });
