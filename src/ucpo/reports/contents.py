@@ -76,7 +76,8 @@ def comparison(summary: pl.DataFrame, against_paper: bool) -> Sheet:
         f"shown. {GAP}: no run, or no budget fits."
     )
     title = "Comparison of methods on each task"
-    return Sheet("comparison", title, note, header, tuple(lines), _frame(data))
+    frame = _frame(data) if data else chosen.with_columns(source=pl.lit("runs"))
+    return Sheet("comparison", title, note, header, tuple(lines), frame)
 
 
 def budgets(summary: pl.DataFrame, against_paper: bool) -> Sheet:
