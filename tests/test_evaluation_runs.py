@@ -47,7 +47,7 @@ def test_rows_say_whose_they_are_and_what_happened(run):
 
 def test_discounted_sums_are_those_of_the_steps(run):
     """From the rewards and costs of whole episodes, by Horner's rule."""
-    result = evaluate_run(ask(run, save_paths=6))
+    result = evaluate_run(ask(run, save_paths=6, num_envs=4))
     gamma = load(run).info.gamma
     paths = pl.read_parquet(run / "paths.parquet")
     keys = ["budget_near_misses", "episode_seed"]
@@ -118,8 +118,8 @@ def test_processes_and_batches_make_no_difference(run, tmp_path):
 def test_the_last_bit_does_not_depend_on_the_batch_where_physics_is_chaotic():
     policy = UCP("SafetyPointGoal2-v0", num_envs=1, replay={"capacity": 1000}).policy()
     one, other = (
-        evaluate(policy, make_task("SafetyPointGoal2-v0", n, max_episode_steps=60), [5.0], 4)
-        for n in (1, 3)
+        evaluate(policy, make_task("SafetyPointGoal2-v0", n, max_episode_steps=60), [5.0], 8)
+        for n in (1, 8)
     )
     assert_frame_equal(one, other, check_exact=True)
 

@@ -165,6 +165,7 @@ def test_names_cannot_break_out_of_page_or_table(tmp_path):
     assert page.count("</script>") == 2  # the data's and the program's
     assert "<b>" not in page
     payload = re.search(r'id="data">(.*?)</script>', page, re.S)[1]
+    assert not set("<>&") & set(payload)
     assert json.loads(payload)[0]["charts"][0]["series"][0]["label"] == evil
     assert r"\$" in (tmp_path / "out" / "tables" / "budgets.tex").read_text()
     assert r"\|" in (tmp_path / "out" / "tables" / "budgets.md").read_text()
