@@ -146,9 +146,9 @@ def _draw_series(axis: Any, series: Series, marker: str) -> Any:
     if series.kind == "bars":
         bars = axis.bar(series.x, series.y, series.width, color=colour)
         if half:
-            axis.errorbar(
-                series.x, series.y, half, fmt="none", ecolor="#222222", elinewidth=0.8, capsize=1.5
-            )
+            low = [y - h for y, h in zip(series.y, half, strict=True)]
+            high = [y + h for y, h in zip(series.y, half, strict=True)]
+            axis.vlines(series.x, low, high, colors="#222222", linewidth=1.0)
         return bars
     from matplotlib.transforms import ScaledTranslation
 
