@@ -13,9 +13,9 @@ FORBIDDEN = {
     "stock.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
     "envs": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
     "agents": {"ucpo.training", "ucpo.run", "ucpo.evaluation", "ucpo.journal"},
-    "stats.py": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
+    "stats": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
     "reports": {"torch", "ucpo.agents", "ucpo.training", "ucpo.run"},
-    "evaluation.py": {"ucpo.training", "ucpo.run"},
+    "evaluation": {"ucpo.training", "ucpo.run"},
 }
 
 

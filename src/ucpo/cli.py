@@ -80,54 +80,107 @@ class Evaluate:
     """Episodes per budget."""
     seed: int = 0
     """Seed of the episodes."""
-    num_envs: int = 32
-    """Environments stepped together."""
+    num_envs: int = 64
+    """Environments each process steps together."""
+    processes: int = 1
+    """Processes to share the episodes among. They come out the same on any number."""
     task: str | None = None
     """Another task than the one trained on."""
     extrapolate: bool = False
     """Allow budgets outside the range trained for."""
+    save_paths: int = 0
+    """Episodes per budget to keep whole, for drawing (paths.parquet; navigation: paths.png)."""
+    calibrate: bool = False
+    """Also compare what the critics predict with what happens (calibration.parquet)."""
     output: Path | None = None
-    """Where to write one row per episode (Parquet); by default evaluation.parquet in the run."""
+    """Where to write one row per episode (Parquet); by default evaluation.parquet in the run.
+    Episodes that are there already are kept and not played again."""
 
     def __call__(self) -> None:
         """Evaluate, save the episodes, print a table."""
-        import torch
         from rich.console import Console
         from rich.progress import Progress
 
         from ucpo.agents.controller import load
-        from ucpo.envs.registry import make_task
-        from ucpo.evaluation import evaluate
-        from ucpo.reports import table
+        from ucpo.evaluation import Request, evaluate_run
+        from ucpo.reports import draw_paths, table
 
         _refuse_negative(self.seed)
-        torch.set_num_threads(1)
-        policy = load(self.policy)
-        folder = Path(self.policy) if Path(self.policy).is_dir() else Path(self.policy).parent
-        output = self.output or folder / "evaluation.parquet"
-        budgets = [policy.info.read_budget(text) for text in self.budgets]
-        budgets = budgets or policy.info.usual_budgets()
-        if self.task is None and ":" in policy.info.task:  # a policy must not run code
+        info = load(self.policy).info
+        if self.task is None and ":" in info.task:  # a policy must not run code
             raise UsageError(
-                f"the policy was trained on {policy.info.task}, which would import a Python module "
-                f"that the file names; if you trust it, say --task {policy.info.task}"
+                f"the policy was trained on {info.task}, which would import a Python module "
+                f"that the file names; if you trust it, say --task {info.task}"
             )
-        task = make_task(self.task or policy.info.task, self.num_envs, policy.info.cost_names)
+        budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
+        request = Request(
+            policy=Path(self.policy),
+            budgets=budgets,
+            episodes=self.episodes,
+            seed=self.seed,
+            task=self.task,
+            extrapolate=self.extrapolate,
+            num_envs=self.num_envs,
+            processes=self.processes,
+            save_paths=self.save_paths,
+            calibrate=self.calibrate,
+            output=self.output,
+        )
         with Progress(console=Console(stderr=True)) as progress:
-            bar = progress.add_task("episodes", total=self.episodes * len(budgets))
-            episodes = evaluate(
-                policy,
-                task,
-                budgets,
-                self.episodes,
-                self.seed,
-                extrapolate=self.extrapolate,
-                done=lambda count: progress.advance(bar, count),
+            bar = progress.add_task("episodes", total=None)
+            try:
+                result = evaluate_run(
+                    request,
+                    begun=lambda kept, missing: progress.update(
+                        bar, total=kept + missing, completed=kept
+                    ),
+                    done=lambda count: progress.advance(bar, count),
+                )
+            except KeyboardInterrupt:
+                _say("finished episodes are kept; the same command goes on from there")
+                raise
+        Console().print(table(result.episodes))
+        if result.moved:
+            _say(f"episodes of an earlier state of this policy are now in {result.moved}")
+        kept = len(result.episodes) - result.played
+        _say(
+            f"{result.played:,} episodes played, {kept:,} kept from before; one row each in "
+            f"{result.output}. Next: ucpo report {result.output.parent} -o report"
+        )
+        if result.paths:
+            drawn = draw_paths(result.paths)
+            _say(f"whole episodes in {result.paths}" + (f", drawn in {drawn}" if drawn else ""))
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make tables, figures and one page from run folders and evaluation files."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run folders, folders of run folders, or evaluation files (Parquet)."""
+    output: Annotated[Path, arg(aliases=["-o"])] = Path("report")
+    """Folder for report.html, report.md, tables and figures."""
+    against_paper: bool = False
+    """Set the paper's numbers beside them, where it has any."""
+
+    def __call__(self) -> None:
+        """Read, summarise, draw, write."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from ucpo.envs.threads import processors
+        from ucpo.reports import build
+
+        with Progress(console=Console(stderr=True)) as progress:
+            bar = progress.add_task("figures", total=None)
+            page = build(
+                self.runs,
+                self.output,
+                against_paper=self.against_paper,
+                processes=processors(),
+                drawn=lambda done, total: progress.update(bar, completed=done, total=total),
             )
-        output.parent.mkdir(parents=True, exist_ok=True)
-        episodes.write_parquet(output)
-        Console().print(table(episodes))
-        _say(f"one row per episode in {output}")
+        _say(f"open {page}; tables and figures are beside it")
 
 
 @dataclass(frozen=True)
@@ -312,6 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             Annotated[Train, subcommand("train", default=_train_defaults(given))]
             | Annotated[Resume, subcommand("resume")]
             | Annotated[Evaluate, subcommand("evaluate")]
+            | Annotated[Report, subcommand("report")]
             | Annotated[Tasks, subcommand("tasks")]
             | Annotated[Watch, subcommand("watch")]
             | Annotated[Illustrate, subcommand("illustrate")]

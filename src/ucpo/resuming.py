@@ -13,6 +13,7 @@ import numpy as np
 
 from ucpo import files, states
 from ucpo.agents.controller import POLICY_FILE, Policy
+from ucpo.agents.critic_files import CRITICS_FILE, save_critics
 from ucpo.agents.ucp import UCPAgent
 from ucpo.checkpoints import Checkpoint, Checkpoints, DamagedError, any_written, checkpoints
 from ucpo.config import RunConfig, parse_config, read_config, to_toml
@@ -87,8 +88,10 @@ class Saver:
         files.patiently(self.write_policy, self._stopped)
 
     def write_policy(self) -> None:
-        """Write the policy as it stands."""
-        self._run.policy().save(self._folder.path / POLICY_FILE)
+        """Write the policy as it stands, and its critics."""
+        policy, path = self._run.policy(), self._folder.path
+        policy.save(path / POLICY_FILE)
+        save_critics(self._run.agent.critics, policy.info, path / CRITICS_FILE)
 
     def _write(self) -> None:
         run = self._run

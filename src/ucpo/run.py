@@ -232,6 +232,7 @@ class UCP:
             stock_size=body.stock_size,
             stock_scale=body.stock_scale,
             stock_features=config.networks.stock_features,
+            gamma=config.gamma,
         )
         actor = self.agent.actor
         return Policy(actor if config.device == "cpu" else deepcopy(actor).cpu(), info)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 
-from ucpo import files
 from ucpo import stock as stocks
+from ucpo.agents import weights
 from ucpo.agents.networks import Actor, Body
 from ucpo.envs.adapters import to_bounds
 from ucpo.envs.interface import TaskSpec
@@ -25,7 +22,6 @@ from ucpo.errors import UsageError
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 
 POLICY_FILE = "policy.safetensors"
-FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +44,8 @@ class PolicyInfo:
     stock_size: int
     stock_scale: float
     stock_features: int
+    gamma: float | None = None
+    """Discount of the sums the critics predict; None in files that do not say it."""
 
     def __post_init__(self) -> None:
         """Refuse what no training writes; files come from strangers too."""
@@ -172,9 +170,7 @@ class Policy:
 
     def save(self, path: Path) -> None:
         """Write one self-contained file; an earlier one survives until the new one is whole."""
-        about = json.dumps({"format": FORMAT, **dataclasses.asdict(self.info)})
-        weights = {name: value.contiguous() for name, value in self.actor.state_dict().items()}
-        files.replace(path, safetensors.torch.save(weights, metadata={"ucpo": about}))
+        weights.write(self.actor, dataclasses.asdict(self.info), path)
 
 
 def load(path: str | Path) -> Policy:
@@ -189,40 +185,16 @@ def load(path: str | Path) -> Policy:
             f"there is no policy at {path}; give a run folder that contains {POLICY_FILE}, "
             "or such a file"
         )
-    try:
-        with safe_open(file, framework="pt") as stored:
-            return _read_policy(stored, file)
-    except UsageError:
-        raise
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise UsageError(f"{file} is not a policy of ucpo, or it is damaged ({reason})") from None
-
-
-def _read_policy(stored: Any, file: Path) -> Policy:
-    about = json.loads((stored.metadata() or {})["ucpo"])
-    if not isinstance(about, dict):
-        raise ValueError("its description is no table")
-    if about.pop("format") != FORMAT:
-        raise UsageError(f"{file} was written by another version of ucpo; retrain or convert")
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in about.items()
-    }
-    info = PolicyInfo(**fields)
-    if 4 * info.weights() > file.stat().st_size:
-        raise ValueError(f"it is too short for the {info.weights()} weights it announces")
-    shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
-    actor = make_actor(info, *shape, torch.Generator())
-    expected = actor.state_dict()
-    if set(stored.keys()) != set(expected):
-        raise ValueError("its weights have other names")
-    for name, weight in expected.items():
-        found = stored.get_slice(name)
-        if (found.get_dtype(), found.get_shape()) != ("F32", list(weight.shape)):
-            raise ValueError(f"{name} is {found.get_dtype()} of shape {found.get_shape()}")
-        weight.copy_(stored.get_tensor(name))
-        if not torch.isfinite(weight).all():
-            raise ValueError(f"{name} holds what is no number")
+    with weights.reading(file, "a policy") as stored:
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in stored.about.items()
+        }
+        info = PolicyInfo(**fields)
+        stored.must_hold(info.weights())
+        shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
+        actor = make_actor(info, *shape, torch.Generator())
+        stored.fill(actor)
     return Policy(actor.requires_grad_(False), info)
 
 
@@ -256,6 +228,7 @@ _FITS = {  # by the type of a field of PolicyInfo
     "str": _text,
     "int": _count,
     "float": _number,
+    "float | None": lambda value, name: None if value is None else _number(value, name),
     "tuple[str, ...]": _several(_text),
     "tuple[int, ...]": _several(_count),
     "tuple[float, ...]": _several(_number),

@@ -124,6 +124,10 @@ class VectorTask(ABC):
         """Go on in a row from what `row_state` returned."""
         raise UsageError(f"{self.spec.name} cannot go on from a saved episode")
 
+    def positions(self) -> Floats | None:
+        """Where each robot is seen from above, (n, 2) in metres; None where there is no place."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - most tasks hold nothing to let go of
         """Free what the task holds."""
 

@@ -15,6 +15,31 @@ import polars as pl
 
 from ucpo.errors import UsageError, nearest
 
+BUDGETS = (0.0, 5.0, 15.0, 25.0)
+"""Those of the paper's tables."""
+COST = "cost"
+"""The cost its tables are about: the total of the task."""
+METHODS = {
+    "ucp": "UCP",
+    "ucp-mean": "UCP-Mean",
+    "ucp-nr": "UCP-NR",
+    "ucp-nr-mean": "UCP-NR-Mean",
+    "ucp-na": "UCP-NA",
+    "ucp-ds": "UCP-DS",
+}
+"""What the paper calls our variants, in its order; its baselines have one name."""
+
+
+def name_of(method: str) -> str:
+    """A method as the paper writes it; those it does not know keep their name."""
+    return METHODS.get(method, method)
+
+
+def rank(method: str) -> tuple[int, str]:
+    """Sorts methods as the paper does, others after them."""
+    names = list(METHODS)
+    return (names.index(method) if method in METHODS else len(names), method)
+
 
 @dataclass(frozen=True)
 class Published:
@@ -59,12 +84,12 @@ def lookup(method: str, task: str, budget: float | None = None) -> Published:
         task: Name of a task.
         budget: 0, 5, 15 or 25; by default the entry of the comparison with the baselines.
     """
-    return _entry(comparison() if budget is None else budgets(), method, task, budget)
+    return _entry("comparison" if budget is None else "budgets", method, task, budget)
 
 
 def lookup_tail(method: str, task: str) -> Published:
     """What the paper reports on exceeding a budget of 25."""
-    return _entry(tails(), method, task, 25)
+    return _entry("tails", method, task, 25)
 
 
 def _read(name: str) -> pl.DataFrame:
@@ -72,16 +97,29 @@ def _read(name: str) -> pl.DataFrame:
     return pl.read_csv(content)
 
 
-def _entry(rows: pl.DataFrame, method: str, task: str, budget: float | None) -> Published:
-    named = {each.lower(): each for each in rows["method"].unique()}
-    if method.lower() not in named:
-        raise UsageError(f"no method {method!r}; {nearest(method, list(named.values()))}")
-    found = rows.filter(pl.col("method") == named[method.lower()], pl.col("task") == task)
-    if found.is_empty():
-        raise UsageError(f"no task {task!r}; {nearest(task, rows['task'].unique().to_list())}")
-    if budget is not None:
-        found = found.filter(pl.col("budget") == budget)
-        if found.is_empty():
-            raise UsageError(f"the paper reports budgets 0, 5, 15 and 25, not {budget:g}")
-    entry = found.drop("method", "task", "budget", strict=False).to_dicts()[0]
-    return Published(**{key: math.nan if value is None else value for key, value in entry.items()})
+Key = tuple[str, str, float | None]  # method in small letters, task, budget
+
+
+@cache
+def _entries(name: str) -> dict[Key, Published]:
+    """A table by method, task and budget."""
+    found = {}
+    for row in _read(name).iter_rows(named=True):
+        key = (row.pop("method").lower(), row.pop("task"), row.pop("budget", None))
+        numbers = {column: math.nan if value is None else value for column, value in row.items()}
+        found[key] = Published(**numbers)
+    return found
+
+
+def _entry(name: str, method: str, task: str, budget: float | None) -> Published:
+    entries = _entries(name)
+    found = entries.get((method.lower(), task, budget))
+    if found is not None:
+        return found
+    rows = _read(name)
+    methods, tasks = (rows[column].unique().to_list() for column in ("method", "task"))
+    if method.lower() not in {each.lower() for each in methods}:
+        raise UsageError(f"no method {method!r}; {nearest(method, methods)}")
+    if task not in tasks:
+        raise UsageError(f"no task {task!r}; {nearest(task, tasks)}")
+    raise UsageError(f"the paper reports budgets 0, 5, 15 and 25, not {budget:g}")

@@ -179,6 +179,10 @@ class NavigationTask(VectorTask):
         self.observation = fresh
         return fresh
 
+    def positions(self) -> Floats:
+        """Where each robot is, (n, 2) in metres."""
+        return self.world.position[:, :2].copy()
+
     def close(self) -> None:
         """End the threads."""
         self.world.close()

@@ -1,7 +1,8 @@
-"""What episodes say about a policy under a budget."""
+"""How episodes exceed a budget, and the short summary of one evaluation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +33,10 @@ def tail(costs: Floats, budget: float) -> Tail:
     )
 
 
-def cost_names(episodes: pl.DataFrame) -> list[str]:
-    """The costs an evaluation has columns for."""
-    return [name.removeprefix("cost_") for name in episodes.columns if name.startswith("cost_")]
+def cost_names(episodes: pl.DataFrame | Sequence[str]) -> list[str]:
+    """The costs an evaluation, or a list of columns, has columns for."""
+    columns = episodes.columns if isinstance(episodes, pl.DataFrame) else episodes
+    return [name.removeprefix("cost_") for name in columns if name.startswith("cost_")]
 
 
 def summarise(episodes: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,259 @@
+"""Playing episodes: jobs in, rows out, the same whatever the size of the batch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, repeat
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from ucpo import stock as stocks
+from ucpo.agents.controller import Policy
+from ucpo.envs.interface import Step, TaskSpec, VectorTask
+from ucpo.errors import UsageError
+from ucpo.problem import Floats
+from ucpo.stock import Start
+
+BLOCK = 64
+"""Rows in every forward pass. Matrix products of different heights may round differently, and in
+chaotic physics the last bit decides later costs; of one height they do not."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One episode to play."""
+
+    budgets: tuple[float, ...]  # one per cost, in cost units
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One step of the batch, as observers see it."""
+
+    obs: Floats  # (n, obs) before the step, like the three that follow
+    stock: Floats  # (n, C)
+    actions: Floats  # (n, action)
+    positions: Floats | None  # (n, 2) where the task has them
+    ages: Any  # (n,) environment steps each episode had made
+    step: Step
+    finished: list[tuple[int, Job]]  # of `step.episodes`, which and whose; idle rows left out
+    working: list[Job | None]  # (n,) what each row played; None once there is nothing left to do
+
+
+class Observer(Protocol):
+    """Turns what happens into rows."""
+
+    def see(self, moment: Moment) -> list[Row]:
+        """Take in a step; the rows of the episodes that finished in it."""
+
+
+def evaluate(
+    policy: Policy,
+    task: VectorTask,
+    budgets: Sequence[float | Sequence[float]],
+    episodes: int,
+    seed: int = 0,
+    *,
+    extrapolate: bool = False,
+    done: Callable[[int], None] = lambda count: None,
+) -> pl.DataFrame:
+    """Play episodes with the deterministic policy, the same seeds at every budget.
+
+    Each episode is a job of its own, so long episodes count as much as short ones.
+
+    Args:
+        policy: What acts.
+        task: A batch of environments of any size; taken over.
+        budgets: Each a number for every cost, or one number per cost, in cost units.
+        episodes: Episodes per budget.
+        seed: Episode seeds are drawn from this.
+        extrapolate: Allow budgets outside the range trained for, with a warning.
+        done: Told whenever episodes ended how many.
+
+    Returns:
+        One row per episode, by budget and seed as asked for; `Totals` says which columns.
+    """
+    jobs = make_jobs(policy, budgets, episodes, seed, extrapolate)
+    rows: dict[Job, Row] = {}
+    for seen in play(policy, task, jobs, {"episodes": Totals(policy, task)}):
+        for row in seen["episodes"]:
+            rows[job_of(row, task.spec.cost_names)] = row
+        done(len(seen["episodes"]))
+    return pl.DataFrame([rows[job] for job in jobs])
+
+
+def make_jobs(
+    policy: Policy,
+    budgets: Sequence[float | Sequence[float]],
+    episodes: int,
+    seed: int,
+    extrapolate: bool = False,
+) -> list[Job]:
+    """All episodes asked for. Asking for more episodes later adds to these and changes none."""
+    if episodes < 1:
+        raise UsageError(f"episodes must be at least 1, got {episodes}")
+    if not budgets:
+        raise UsageError("no budget given; an evaluation needs at least one")
+    levels = dict.fromkeys(tuple(policy.budgets(budget, extrapolate)) for budget in budgets)
+    seeds: dict[int, None] = {}  # in order, each once
+    generator = np.random.default_rng(seed)
+    while len(seeds) < episodes:
+        seeds[int(generator.integers(2**31))] = None
+    return [Job(level, one) for level in levels for one in seeds]
+
+
+def job_of(row: Mapping[str, Any], costs: Sequence[str]) -> Job:
+    """The job a row is the result of."""
+    return Job(tuple(row[f"budget_{name}"] for name in costs), row["episode_seed"])
+
+
+def play(
+    policy: Policy, task: VectorTask, jobs: Sequence[Job], observers: Mapping[str, Observer]
+) -> Iterator[dict[str, list[Row]]]:
+    """Play every job once; yields the rows of each observer whenever episodes finished.
+
+    Args:
+        policy: What acts.
+        task: A batch of environments of any size; taken over.
+        jobs: Episodes to play, begun in this order.
+        observers: By name; the rows of each come under the same name.
+    """
+    _check_fit(policy, task.spec)
+    starts = [Start(job.seed, stocks.initial(job.budgets)) for job in jobs]
+    # The next start always goes to the row that ended first, so jobs are known by counting.
+    waiting = chain(jobs, repeat(None))
+    working: list[Job | None] = [next(waiting) for _ in range(task.num_envs)]
+    left = len(jobs)
+    obs, stock = task.reset(chain(starts, repeat(starts[-1])), policy.info.stock_discount)
+    while left:
+        actions = in_blocks(policy.act, obs, stock)
+        positions, ages = task.positions(), task.lengths.copy()
+        step = task.step(actions)
+        owners = ((i, working[row]) for i, row in enumerate(step.episodes.rows))
+        finished = [(i, job) for i, job in owners if job is not None]
+        moment = Moment(obs, stock, actions, positions, ages, step, finished, working)
+        rows = {name: observer.see(moment) for name, observer in observers.items()}
+        obs, stock = step.obs, step.stock
+        if len(step.episodes):
+            working = list(working)
+            for row in step.episodes.rows:
+                working[row] = next(waiting)
+        if finished:
+            left -= len(finished)
+            yield rows
+
+
+def in_blocks(answer: Callable[..., Floats], *arrays: Floats) -> Floats:
+    """Call a function of rows on `BLOCK` rows at a time, the last ones filled up with zeros."""
+    count = len(arrays[0])
+    missing = -count % BLOCK
+    if missing:
+        arrays = tuple(
+            np.concatenate([array, np.zeros((missing, *array.shape[1:]), array.dtype)])
+            for array in arrays
+        )
+    if len(arrays[0]) == BLOCK:
+        return answer(*arrays)[:count]
+    answers = [
+        answer(*(array[begin : begin + BLOCK] for array in arrays))
+        for begin in range(0, count, BLOCK)
+    ]
+    return np.concatenate(answers)[:count]
+
+
+class Identity:
+    """The columns that say whose episode a row is about.
+
+    ``task``, ``method``, ``training_seed``, ``env_steps`` and ``updates`` of the training,
+    ``policy`` (a fingerprint of the weights), ``budget_NAME`` for each cost, ``episode_seed``.
+    """
+
+    def __init__(self, policy: Policy, spec: TaskSpec) -> None:
+        info = policy.info
+        self.costs = spec.cost_names
+        self._policy: Row = {
+            "task": spec.name,
+            "method": info.method,
+            "training_seed": info.training_seed,
+            "env_steps": info.env_steps,
+            "updates": info.updates,
+            "policy": fingerprint(policy),
+        }
+
+    def row(self, job: Job) -> Row:
+        """These columns for one episode."""
+        budgets = {f"budget_{name}": b for name, b in zip(self.costs, job.budgets, strict=True)}
+        return {**self._policy, **budgets, "episode_seed": job.seed}
+
+
+class Totals:
+    """One row per episode.
+
+    After the columns of `Identity`: ``return``, ``cost_NAME`` (undiscounted sums), ``length``
+    (environment steps), ``discounted_return``, ``discounted_cost_NAME`` (with the agent's gamma;
+    empty where a policy file does not say it), ``remaining_NAME`` (budget minus cost).
+    """
+
+    def __init__(self, policy: Policy, task: VectorTask) -> None:
+        self._identity = Identity(policy, task.spec)
+        self._costs = task.spec.cost_names
+        self._gamma = policy.info.gamma
+        self._weight = np.ones((task.num_envs, 1))
+        self._sums = np.zeros((task.num_envs, 1 + len(self._costs)))  # reward, then each cost
+
+    def see(self, moment: Moment) -> list[Row]:
+        """Add up a step."""
+        step = moment.step
+        self._sums[:, 0] += self._weight[:, 0] * step.reward
+        self._sums[:, 1:] += self._weight * step.costs
+        self._weight *= 1.0 if self._gamma is None else self._gamma
+        rows = [self._row(step, i, job) for i, job in moment.finished]
+        ended = step.episodes.rows
+        self._sums[ended], self._weight[ended] = 0.0, 1.0
+        return rows
+
+    def _row(self, step: Step, i: int, job: Job) -> Row:
+        episodes = step.episodes
+        costs = episodes.costs[i].astype(float)
+        sums: list[Any] = self._sums[episodes.rows[i]].tolist()
+        if self._gamma is None:
+            sums = [None] * len(sums)
+        return {
+            **self._identity.row(job),
+            "return": float(episodes.returns[i]),
+            **_named("cost", self._costs, costs.tolist()),
+            "length": int(episodes.lengths[i]),
+            "discounted_return": sums[0],
+            **_named("discounted_cost", self._costs, sums[1:]),
+            **_named("remaining", self._costs, (np.array(job.budgets) - costs).tolist()),
+        }
+
+
+def fingerprint(policy: Policy) -> str:
+    """Twelve hexadecimal digits that change whenever the policy does."""
+    digest = hashlib.sha256(json.dumps(asdict(policy.info), sort_keys=True).encode())
+    for name, value in sorted(policy.actor.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _named(prefix: str, costs: Sequence[str], values: Sequence[Any]) -> Row:
+    return {f"{prefix}_{name}": value for name, value in zip(costs, values, strict=True)}
+
+
+def _check_fit(policy: Policy, spec: TaskSpec) -> None:
+    info = policy.info
+    if (spec.observation_size, spec.action_size) != (info.observation_size, len(info.action_low)):
+        raise UsageError(
+            f"the policy was trained on {info.task} (observations {info.observation_size}, actions "
+            f"{len(info.action_low)}) and does not fit {spec.name} "
+            f"({spec.observation_size}, {spec.action_size})"
+        )

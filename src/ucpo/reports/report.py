@@ -1,0 +1,96 @@
+"""A report: tables, figures and one page, from run folders and evaluation files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from ucpo.errors import UsageError
+from ucpo.reports import sheets as writing
+from ucpo.reports.charts import Figure
+from ucpo.reports.contents import sheets
+from ucpo.reports.drawing import draw_all
+from ucpo.reports.html import page
+from ucpo.reports.sheets import Sheet, markdown
+from ucpo.reports.sources import Sources, read_sources
+from ucpo.reports.views import figures
+from ucpo.stats import over_seeds
+
+TITLE = "Return and cost under budgets"
+
+
+def build(
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    against_paper: bool = False,
+    processes: int = 1,
+    drawn: Callable[[int, int], None] = lambda done, of: None,
+) -> Path:
+    """Write ``report.md``, ``report.html``, ``tables/`` and ``figures/``; returns the page.
+
+    Args:
+        paths: Run folders, folders of run folders, evaluation files.
+        output: Folder to write to; files of an earlier report there are replaced.
+        against_paper: Set the paper's numbers beside ours.
+        processes: How many may draw at once.
+        drawn: Told after each figure how many are drawn, and of how many.
+    """
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file; a report needs a folder")
+    sources = read_sources(paths)
+    summary = over_seeds(sources.seeds)
+    tables = sheets(sources, summary, against_paper)
+    views = figures(sources, summary, tables[0].data, against_paper)
+    for folder in (output / "tables", output / "figures"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for sheet in tables:
+        writing.write(sheet, output / "tables")
+    for done, _ in enumerate(draw_all(views, output / "figures", processes), 1):
+        drawn(done, len(views))
+    text = _summary(sources)
+    (output / "report.md").write_text(_markdown(text, tables, views), encoding="utf-8")
+    target = output / "report.html"
+    target.write_text(page(TITLE, text, tables, views), encoding="utf-8")
+    return target
+
+
+def _summary(sources: Sources) -> str:
+    seeds = sources.seeds
+    runs = seeds.select("task", "method", "training_seed").n_unique()
+    episodes = sum(len(frame) for frame in sources.episodes)
+    steps = seeds.select("task", "method", "training_seed", "env_steps").unique()["env_steps"]
+    known = steps.drop_nulls()
+    trained = f", trained for {_range(known)} environment steps" if len(known) else ""
+    return (
+        f"{_count(runs, 'run')} of {_count(seeds['method'].n_unique(), 'method')} on "
+        f"{_count(seeds['task'].n_unique(), 'task')}"
+        f"{trained}; {episodes:,} episodes. A training seed is one sample: intervals are 95 % "
+        "Student-t intervals over seeds. Where there is no run, there is no number."
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _range(values: pl.Series) -> str:
+    low, high = int(values.min()), int(values.max())  # type: ignore[arg-type]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _markdown(text: str, tables: Sequence[Sheet], views: Sequence[Figure]) -> str:
+    parts = [f"# {TITLE}", text]
+    for sheet in tables:
+        parts += [f"## {sheet.title}", markdown(sheet), sheet.note]
+    for task in dict.fromkeys(view.task for view in views):
+        parts.append(f"## {task}")
+        for view in (view for view in views if view.task == task):
+            parts += [
+                f"### {view.title}",
+                f"![{view.title}](figures/{view.name}.png)",
+                view.caption,
+            ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"

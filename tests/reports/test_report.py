@@ -1,0 +1,200 @@
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ucpo.cli import main
+from ucpo.errors import UsageError
+from ucpo.reports import build, paper
+from ucpo.reports.html import data
+from ucpo.reports.paths import draw_paths
+from ucpo.reports.sheets import Sheet, interval, latex, markdown, number
+
+KINDS = ("frontier", "bars", "comparison", "densities", "learning", "multipliers", "calibration")
+
+
+@pytest.fixture(scope="module")
+def report(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    main(["report", str(runs), "--against-paper", "-o", str(folder)])
+    return folder
+
+
+def rows(method="ucp", seed=0, budgets=(5.0,), episodes=4, cost="cost", task="T-v0"):
+    count = episodes * len(budgets)
+    generator = np.random.default_rng(seed)
+    return pl.DataFrame(
+        {
+            "task": [task] * count,
+            "method": [method] * count,
+            "training_seed": [seed] * count,
+            f"budget_{cost}": np.repeat(budgets, episodes),
+            "return": generator.normal(10.0, 1.0, count),
+            f"cost_{cost}": generator.poisson(5.0, count).astype(float),
+        }
+    )
+
+
+def write(folder, name, frame):
+    (folder / name).mkdir()
+    frame.write_parquet(folder / name / "evaluation.parquet")
+    return folder / name
+
+
+def test_three_runs_make_every_table_and_figure_in_every_format(report):
+    tables = {file.stem for file in (report / "tables").iterdir()}
+    expected = {
+        "comparison",
+        "budgets",
+        "tails",
+        "aggregates",
+        "improvement",
+        "calibration",
+        "runs",
+    }
+    assert tables == expected
+    figures = {file.name for file in (report / "figures").iterdir()}
+    for kind in KINDS:
+        cost = "-cost" if kind == "calibration" else ""
+        for ending in ("png", "svg"):
+            assert f"{kind}-SafetyPointCircle1-v0{cost}.{ending}" in figures
+    text = (report / "report.md").read_text()
+    for image in re.findall(r"\((figures/\S+)\)", text):
+        assert (report / image).stat().st_size > 2000
+    for title in ("Comparison of methods", "How budgets are exceeded", "Calibration"):
+        assert f"## {title}" in text
+
+
+def test_numbers_in_tables_are_those_of_the_episodes(runs, report):
+    table = pl.read_csv(report / "tables" / "budgets.csv")
+    row = table.filter(pl.col("method") == "ucp", pl.col("budget") == 25.0).to_dicts()[0]
+    means = []
+    for seed in (0, 1):
+        episodes = pl.read_parquet(runs / f"ucp-{seed}" / "evaluation.parquet")
+        means.append(episodes.filter(pl.col("budget_cost") == 25.0)["return"].mean())
+    assert row["return"] == pytest.approx(np.mean(means))
+    # Student-t with one degree of freedom: 12.706 times the standard error
+    assert row["return_half"] == pytest.approx(12.706 * abs(means[0] - means[1]) / 2, rel=1e-3)
+    assert (row["seeds"], row["episodes"], row["env_steps"]) == (2, 12, 3000)
+    published = paper.lookup("UCP", "SafetyPointCircle1-v0", 25)
+    assert row["paper_return"] == published.return_mean
+    assert row["return_difference"] == pytest.approx(row["return"] - published.return_mean)
+
+
+def test_one_seed_has_no_interval_and_no_verdict(report):
+    table = pl.read_csv(report / "tables" / "budgets.csv")
+    alone = table.filter(pl.col("method") == "ucp-mean")
+    assert alone["return_half"].null_count() == len(alone) == 2
+    assert alone["return_overlap"].null_count() == 2
+
+
+def test_missing_runs_leave_gaps(tmp_path):
+    first = write(tmp_path, "a", rows("ucp", 0, (0.0, 25.0), task="SafetyAntVelocity-v1"))
+    second = write(tmp_path, "b", rows("ucp-nr", 0, (25.0,), task="SafetySwimmerVelocity-v1"))
+    build([first, second], tmp_path / "out", against_paper=True)
+    text = (tmp_path / "out" / "tables" / "comparison.md").read_text()
+    ant = next(line for line in text.splitlines() if "Ant" in line and "return" in line)
+    assert ant.split("|")[4].strip() == "-"  # no UCP-NR on that task
+    assert "nan" not in text.lower()
+    assert "null" not in (tmp_path / "out" / "report.md").read_text().lower()
+    assert not list((tmp_path / "out" / "figures").glob("learning*"))
+
+
+def test_several_costs_have_their_own_rows(tmp_path):
+    two = rows(cost="a").with_columns(budget_b=pl.lit(3.0), cost_b=pl.lit(4.0))
+    build([write(tmp_path, "two", two)], tmp_path / "out")
+    table = pl.read_csv(tmp_path / "out" / "tables" / "tails.csv")
+    assert table["cost_name"].to_list() == ["a", "b"]
+    assert table.filter(pl.col("cost_name") == "b")["excess"].to_list() == [1.0]
+    assert set(table["setting"]) == {"a=5, b=3"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda place: [place / "nowhere"], "there is nothing at"),
+        (lambda place: [place], "holds no evaluation.parquet; evaluate first"),
+        (lambda place: [], "nothing to report on"),
+        (lambda place: [garbage(place)], "cannot be read as Parquet"),
+        (lambda place: [write(place, "x", rows().drop("return"))], "has no column return"),
+        (lambda place: [write(place, "x", rows().drop("cost_cost"))], "has no column cost_NAME"),
+        (lambda place: [write(place, "x", rows().head(0))], "has no rows"),
+        (
+            lambda place: [write(place, "x", rows().with_columns(cost_cost=pl.lit(np.nan)))],
+            "not finite",
+        ),
+        (
+            lambda place: [write(place, "x", rows()), write(place, "y", rows(seed=1, cost="b"))],
+            "different costs",
+        ),
+        (
+            lambda place: [write(place, "x", rows()), write(place, "y", rows())],
+            "would count as one run",
+        ),
+    ],
+)
+def test_what_cannot_be_reported_on_is_refused(tmp_path, spoil, message):
+    with pytest.raises(UsageError, match=message):
+        build(spoil(tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def garbage(place):
+    (place / "evaluation.parquet").write_bytes(b"PAR1 but no more")
+    return place
+
+
+def test_mistakes_on_the_command_line_end_with_code_2(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["report", str(tmp_path / "nowhere")])
+    assert stop.value.code == 2
+    assert "there is nothing at" in capsys.readouterr().err
+
+
+def test_the_same_run_named_twice_counts_once(runs, tmp_path):
+    build([runs, runs / "ucp-0"], tmp_path)
+    assert pl.read_csv(tmp_path / "tables" / "runs.csv")["episodes"].to_list() == [6, 6, 6]
+
+
+def test_names_cannot_break_out_of_page_or_table(tmp_path):
+    evil = "</script><b>|&$"
+    build([write(tmp_path, "x", rows(method=evil))], tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("</script>") == 2  # the data's and the program's
+    assert "<b>" not in page
+    payload = re.search(r'id="data">(.*?)</script>', page, re.S)[1]
+    assert not set("<>&") & set(payload)
+    assert json.loads(payload)[0]["charts"][0]["series"][0]["label"] == evil
+    assert r"\$" in (tmp_path / "out" / "tables" / "budgets.tex").read_text()
+    assert r"\|" in (tmp_path / "out" / "tables" / "budgets.md").read_text()
+
+
+def test_page_data_has_only_numbers_json_knows():
+    assert json.loads(data([float("nan"), float("inf"), 1 / 3])) == [None, None, 0.3333333]
+
+
+def test_numbers_as_shown():
+    assert interval(25.41, 0.52) == "25.4 ± 0.5"
+    assert interval(0.251, 0.012) == "0.25 ± 0.01"
+    assert interval(25.41, None) == "25.4"
+    assert interval(None, None) == number(float("nan")) == "-"
+    assert [number(x) for x in (3_000_000, 0.1234, 1.239, 1234.56)] == [
+        *("3,000,000", "0.123", "1.24", "1,234.6")
+    ]
+
+
+def test_tables_in_markdown_and_latex():
+    sheet = Sheet("t", "T", "", ("task", "return"), (("a_b", "1 ± 2"),), pl.DataFrame())
+    assert markdown(sheet).splitlines() == ["| task | return |", "| --- | --- |", "| a_b | 1 ± 2 |"]
+    assert r"a\_b & 1 $\pm$ 2 \\" in latex(sheet)
+    assert r"\begin{tabular}{lr}" in latex(sheet)
+
+
+def test_paths_are_drawn(runs):
+    from PIL import Image
+
+    drawn = draw_paths(runs / "ucp-0" / "paths.parquet")
+    with Image.open(drawn) as image:
+        assert image.size == (2 * 326, 326)  # two budgets, one episode each
