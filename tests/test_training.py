@@ -30,10 +30,10 @@ def rows(folder):
         return list(csv.DictReader(file))
 
 
-def test_a_run_leaves_configuration_metrics_events_policy_and_checkpoint(tmp_path):
+def test_a_run_leaves_configuration_metrics_events_policy_critics_and_checkpoint(tmp_path):
     agent = learn(tmp_path / "run")
     names = {path.name.split(".")[0] for path in (tmp_path / "run").iterdir()}
-    assert names == {"config", "metrics", "events", "policy", "checkpoint"}
+    assert names == {"config", "metrics", "events", "policy", "critics", "checkpoint"}
     last = rows(tmp_path / "run")[-1]
     assert (int(last["env_steps"]), int(last["updates"])) == (1200, 100)
     assert load(tmp_path / "run").info.env_steps == agent.agent.env_steps == 1200
