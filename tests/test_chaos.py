@@ -65,7 +65,13 @@ def resume(run):
             time.sleep(0.05)
 
 
-def torture(run, options, rounds, chance, patience=0.25):
+def newest(run):
+    """Number of the newest checkpoint, 0 without one."""
+    names = [path.stem for path in run.glob("checkpoint/manifest-*.json")]
+    return max((int(name.removeprefix("manifest-")) for name in names), default=0)
+
+
+def torture(run, options, rounds, chance):
     """Kill and resume until so many kills are done, then let it finish; kills that hit a write."""
     hits = 0
     for number in range(rounds + 1):
@@ -74,7 +80,10 @@ def torture(run, options, rounds, chance, patience=0.25):
         process.start()
         assert begun.wait(60)
         if number < rounds:
-            time.sleep(chance.uniform(0.0, patience))
+            goal = newest(run) + chance.randrange(3)  # by what was done, however busy the machine
+            while newest(run) < goal and process.is_alive():
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0.0, 0.05))
             assert process.is_alive(), "the run ended before all kills: make it longer"
             process.kill()
             process.join()
@@ -227,7 +236,7 @@ def test_kills_while_the_disk_fills_up(tmp_path, small_disk):
     thread = threading.Thread(target=breathe)
     thread.start()
     try:
-        torture(small_disk / "run", options, 20, random.Random(1), patience=1.0)
+        torture(small_disk / "run", options, 20, random.Random(1))
     finally:
         done.set()
         thread.join()

@@ -72,7 +72,7 @@ VARIANTS = {
     "tuned": {
         "entropy": {"weight": 0.1, "rate": 1e-3},
         "multiplier": {"start": 0, "ascent": "adam", "rate": 1e-2},
-        "actor": {"every": 2},
+        "actor": {"every": 100},  # metrics of the actor outlive a stop
     },
     "stock": {"variant": "ucp-ds", "gamma": 0.99, "networks": {"hidden": [8], "stock_features": 4}},
 }
