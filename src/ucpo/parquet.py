@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import polars as pl
 
+from ucpo import files
 from ucpo.errors import UsageError
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
     """Write a file; an earlier one survives until the new one is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    frame.write_parquet(partial)
-    partial.replace(path)
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    files.replace(path, buffer.getvalue())
 
 
 def columns(path: Path) -> list[str]:

@@ -14,7 +14,7 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class Layers(nn.Module):
-    """`members` multilayer perceptrons of one shape, evaluated as one batched product.
+    """`members` multilayer perceptrons of one shape.
 
     All parameters lie in one matrix with a row for each member: layer after layer, the weights
     (in, out) and then the biases. One pass over it clips, one optimises, one follows.
@@ -112,11 +112,10 @@ class _OneByOne(torch.autograd.Function):
             flat.new_empty(len(flat), *shape[-2:]) if wanted else None
             for shape, wanted in zip(shapes, asked, strict=True)
         ]
-        for member, (row, slope) in enumerate(
-            zip(flat.unbind(), upstream[0].unbind(), strict=True)
+        for member, (stack, slope) in enumerate(
+            zip(layers.rows(), upstream[0].unbind(), strict=True)
         ):
             hidden = [*seen[member * depth : (member + 1) * depth], output[member]]
-            stack = layers.stack(row)
             slots = layers.stack(gradient[member]) if gradient is not None else []
             for i in reversed(range(depth)):
                 if i < layers.rectified:
