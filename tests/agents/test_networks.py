@@ -140,6 +140,8 @@ def test_a_copy_and_a_reloaded_network_use_their_own_parameters():
     assert not first(obs, stock).any()
     second.load_state_dict(copy.state_dict())
     assert torch.equal(second(obs, stock), before)
+    wider = second.double()([obs[0].double()], stock.double())  # its parameters lie elsewhere now
+    torch.testing.assert_close(wider.float(), before)
 
 
 def test_a_gradient_asked_for_after_the_parameters_changed_is_refused():
