@@ -73,6 +73,21 @@ def test_an_episode_is_watched(elsewhere, capsys):
     assert (elsewhere / "seen.gif").read_bytes()[:3] == b"GIF"
     assert "500 steps" in capsys.readouterr().err
     assert "only navigation and velocity tasks" in fails(capsys, "watch", "Courier-v0")
+    assert "every must be at least 1" in fails(
+        capsys, "watch", "SafetyPointGoal1-v0", "--every", "0"
+    )
+
+
+def test_budgets_are_watched_side_by_side(elsewhere, capsys):
+    from PIL import Image
+
+    small = ["--every", "100", "--pixels", "64", "--output", "seen.gif"]
+    main(["watch", "SafetyPointCircle1-v0", "--budget", "0", "25", *small])
+    with Image.open("seen.gif") as seen:
+        assert seen.size == (128, 64)
+    said = capsys.readouterr().err
+    assert "budget 0: return" in said
+    assert "budget 25: return" in said
 
 
 def test_the_illustration_prints_a_table_and_draws(elsewhere, capsys):

@@ -72,7 +72,7 @@ class Evaluate:
     """Play episodes with a trained policy at any budgets and report return and cost."""
 
     policy: Positional[str]
-    """Run folder or policy file."""
+    """Run folder, policy file, or zoo:TASK for one that comes with the package."""
     budgets: tuple[str, ...] = ()
     """Budgets in cost units; each holds for every cost, or hazards=5,vases=2 names them. By default
     0, 5, 15 and 25 where trained for, otherwise four across the trained range."""
@@ -93,14 +93,15 @@ class Evaluate:
     calibrate: bool = False
     """Also compare what the critics predict with what happens (calibration.parquet)."""
     output: Path | None = None
-    """Where to write one row per episode (Parquet); by default evaluation.parquet in the run.
-    Episodes that are there already are kept and not played again."""
+    """Where to write one row per episode (Parquet); by default evaluation.parquet in the run (for
+    the zoo, in runs/zoo here). Episodes that are there already are kept and not played again."""
 
     def __call__(self) -> None:
         """Evaluate, save the episodes, print a table."""
         from rich.console import Console
         from rich.progress import Progress
 
+        from ucpo import zoo
         from ucpo.agents.controller import load
         from ucpo.evaluation import Request, evaluate_run
         from ucpo.reports import draw_paths, table
@@ -114,7 +115,7 @@ class Evaluate:
             )
         budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
         request = Request(
-            policy=Path(self.policy),
+            policy=zoo.locate(self.policy),
             budgets=budgets,
             episodes=self.episodes,
             seed=self.seed,
@@ -124,7 +125,7 @@ class Evaluate:
             processes=self.processes,
             save_paths=self.save_paths,
             calibrate=self.calibrate,
-            output=self.output,
+            output=self.output or zoo.own_file(self.policy, "evaluation.parquet"),
         )
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=None)
@@ -157,7 +158,8 @@ class Report:
     """Make tables, figures and one page from run folders and evaluation files."""
 
     runs: Positional[tuple[Path, ...]]
-    """Run folders, folders of run folders, or evaluation files (Parquet)."""
+    """Run folders, folders of run folders, evaluation files (Parquet), zoo:TASK, or zoo: for all
+    that comes with the package."""
     output: Annotated[Path, arg(aliases=["-o"])] = Path("report")
     """Folder for report.html, report.md, tables and figures."""
     against_paper: bool = False
@@ -211,15 +213,29 @@ class Tasks:
 
 
 @dataclass(frozen=True)
+class Zoo:
+    """List the trained policies that come with the package."""
+
+    def __call__(self) -> None:
+        """Print a table."""
+        from rich.console import Console
+
+        from ucpo.zoo.cards import table
+
+        Console().print(table())
+        _say("zoo:NAME stands for a run, and zoo:TASK for its ucp-seed0: ucpo evaluate zoo:TASK")
+
+
+@dataclass(frozen=True)
 class Watch:
-    """Write one episode of a task as a moving picture."""
+    """Write an episode of a task as a moving picture."""
 
     task: Positional[str]
     """Name of a navigation or velocity task."""
     policy: str | None = None
-    """Run folder or policy file; without one, actions are random."""
-    budget: float = 25.0
-    """What the episode may cost."""
+    """Run folder, policy file or zoo:TASK; without one, actions are random."""
+    budget: tuple[float, ...] = (25.0,)
+    """What the episode may cost; several are shown side by side."""
     seed: int = 0
     """Seed of the episode."""
     output: Path = Path("episode.gif")
@@ -227,15 +243,21 @@ class Watch:
     camera: Literal["overview", "track", "vision"] | None = None
     """Render with MuJoCo from this camera; by default a drawing from above, without OpenGL. The
     velocity tasks are always rendered, from the side."""
+    every: int = 4
+    """Environment steps between pictures."""
+    pixels: int = 320
+    """Width and height of a picture."""
 
     def __call__(self) -> None:
         """Play and write."""
         import numpy as np
 
         from ucpo.envs.registry import make_task
-        from ucpo.watching import record
+        from ucpo.watching import compare
 
         _refuse_negative(self.seed)
+        if not self.budget:
+            raise UsageError("which budget? e.g. --budget 0 10 25")
         costs = None
         if self.policy is None:
             generator = np.random.default_rng(self.seed)
@@ -245,13 +267,15 @@ class Watch:
             from ucpo.agents.controller import load
 
             policy = load(self.policy)
-            policy.budgets(self.budget)  # refuses what was not trained for
+            for budget in self.budget:
+                policy.budgets(budget)  # refuses what was not trained for
             act, costs = policy.act, policy.info.cost_names
-        seen = record(
-            self.task, act, self.output, self.budget, self.seed, costs=costs, camera=self.camera
-        )
-        paid = ", ".join(f"{cost:g}" for cost in seen.costs)
-        _say(f"return {seen.returns:.2f}, cost {paid} in {seen.steps} steps: {self.output}")
+        how: Any = {"camera": self.camera, "every": self.every, "pixels": self.pixels}
+        seen = compare(self.task, act, self.output, self.budget, self.seed, costs=costs, **how)
+        for budget, one in zip(self.budget, seen, strict=True):
+            paid = ", ".join(f"{cost:g}" for cost in one.costs)
+            _say(f"budget {budget:g}: return {one.returns:.2f}, cost {paid} in {one.steps} steps")
+        _say(f"written to {self.output}")
 
 
 @dataclass(frozen=True)
@@ -367,6 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Evaluate, subcommand("evaluate")]
             | Annotated[Report, subcommand("report")]
             | Annotated[Tasks, subcommand("tasks")]
+            | Annotated[Zoo, subcommand("zoo")]
             | Annotated[Watch, subcommand("watch")]
             | Annotated[Illustrate, subcommand("illustrate")]
             | Annotated[MeasureGap, subcommand("measure-gap")]

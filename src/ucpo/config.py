@@ -48,6 +48,13 @@ def _rates(name: str, rate: float, clip: float, polyak: float) -> None:
     _require(0.0 < polyak <= 1.0, f"{name}.polyak must be above 0 and at most 1, got {polyak}")
 
 
+def _falls(name: str, rate: float, final: float | None) -> None:
+    _require(
+        final is None or 0.0 < final <= rate,
+        f"{name}.final_rate must be above 0 and at most the rate, {rate}, got {final}",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
     """Shape of actor and critics."""
@@ -100,6 +107,8 @@ class CriticConfig:
 
     rate: float = 3e-5
     """Learning rate of reward and cost critics."""
+    final_rate: float | None = None
+    """Learning rate it falls to within --decay-steps; by default it does not fall."""
     clip: float = 0.05
     """Largest gradient norm, of the reward critics together and of each cost critic."""
     polyak: float = 0.005
@@ -113,6 +122,7 @@ class CriticConfig:
 
     def __post_init__(self) -> None:
         _rates("critic", self.rate, self.clip, self.polyak)
+        _falls("critic", self.rate, self.final_rate)
         _within("critic.reward_unit", self.reward_unit, 1e-6, 1e6)
         _within("critic.cost_unit", self.cost_unit, 1e-6, 1e6)
 
@@ -123,6 +133,8 @@ class ActorConfig:
 
     rate: float = 3e-4
     """Learning rate."""
+    final_rate: float | None = None
+    """Learning rate it falls to within --decay-steps; by default it does not fall."""
     clip: float = 1.0
     """Largest gradient norm."""
     polyak: float = 0.05
@@ -134,6 +146,7 @@ class ActorConfig:
 
     def __post_init__(self) -> None:
         _rates("actor", self.rate, self.clip, self.polyak)
+        _falls("actor", self.rate, self.final_rate)
         _within("actor.every", self.every, 1, 10**6)
         _within("actor.regulariser", self.regulariser, 0.0, 1e9)
 
@@ -237,6 +250,8 @@ class RunConfig:
     """Updates per iteration, once learning has begun."""
     random_steps: int = 30_000
     """Environment steps with uniformly random actions before learning begins."""
+    decay_steps: int = 1_000_000
+    """Environment steps over which learning rates fall to their final ones, where these are set."""
     threads: int = 1
     """Threads of the learner. More than one may change the last digits between runs."""
     device: str = "cpu"
@@ -271,6 +286,7 @@ class RunConfig:
             ("threads", 1, 10**4),
             ("log_every", 1, _MOST),
             ("random_steps", 0, _MOST),
+            ("decay_steps", 1, _MOST),
             ("budget_levels", 1, 1000),
             ("tolerance", 0.0, 1e9),
             ("checkpoint_every", 1e-3, 1e6),

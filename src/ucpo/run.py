@@ -27,8 +27,8 @@ from ucpo.agents.controller import Controller, Policy, PolicyInfo, make_actor
 from ucpo.agents.multipliers import Multipliers
 from ucpo.agents.networks import Body, Critics
 from ucpo.agents.replay import Replay
-from ucpo.agents.ucp import Entropy, Rates, UCPAgent
-from ucpo.config import RunConfig, resolve
+from ucpo.agents.ucp import Decay, Entropy, Rates, UCPAgent
+from ucpo.config import ActorConfig, CriticConfig, RunConfig, resolve
 from ucpo.envs.interface import TaskSpec
 from ucpo.envs.registry import Task, family_of, make_task, name_of
 from ucpo.errors import NotFiniteError, UsageError
@@ -356,8 +356,8 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
         ),
         rates=Rates(
             batch=config.replay.batch,
-            critic=config.critic.rate,
-            actor=config.actor.rate,
+            critic=_decay(config.critic, config.decay_steps),
+            actor=_decay(config.actor, config.decay_steps),
             critic_clip=config.critic.clip,
             actor_clip=config.actor.clip,
             critic_polyak=config.critic.polyak,
@@ -369,6 +369,11 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
         ),
         seed=config.seed,
     )
+
+
+def _decay(chosen: CriticConfig | ActorConfig, env_steps: int) -> Decay:
+    last = chosen.rate if chosen.final_rate is None else chosen.final_rate
+    return Decay(chosen.rate, last, env_steps)
 
 
 class Stop:

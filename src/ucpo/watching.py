@@ -1,4 +1,4 @@
-"""Write an episode as a moving picture."""
+"""Write episodes as moving pictures."""
 
 from __future__ import annotations
 
@@ -33,12 +33,51 @@ class Watched:
     costs: tuple[float, ...]
     steps: int
     frames: int
+    seconds_per_frame: float
+    """Of simulated time."""
 
 
 def record(
     task_name: str,
     act: Act,
     path: Path | str,
+    budget: Sequence[float] | float = 25.0,
+    seed: int = 0,
+    **how: Any,
+) -> Watched:
+    """Play one episode of a navigation or velocity task and write it as an animated GIF.
+
+    Args:
+        task_name: For example ``SafetyPointGoal1-v0``.
+        act: The policy.
+        path: Where the picture goes; must end in ``.gif``.
+        budget: What the episode may cost, one number or one per cost.
+        seed: Of the episode.
+        how: What `play` takes.
+    """
+    return compare(task_name, act, path, [budget], seed, **how)[0]
+
+
+def compare(
+    task_name: str,
+    act: Act,
+    path: Path | str,
+    budgets: Sequence[Sequence[float] | float],
+    seed: int = 0,
+    **how: Any,
+) -> list[Watched]:
+    """The same episode under several budgets, side by side in one GIF; arguments as in `record`."""
+    target = Path(path)
+    if target.suffix.lower() != ".gif":
+        raise UsageError(f"a moving picture is written as .gif, got {target.name!r}")
+    played = [play(task_name, act, budget, seed, **how) for budget in budgets]
+    _write(_side_by_side([frames for _, frames in played]), target, played[0][0].seconds_per_frame)
+    return [watched for watched, _ in played]
+
+
+def play(
+    task_name: str,
+    act: Act,
     budget: Sequence[float] | float = 25.0,
     seed: int = 0,
     *,
@@ -48,13 +87,12 @@ def record(
     pixels: int = 320,
     camera: str | None = None,
     **options: Any,
-) -> Watched:
-    """Play one episode of a navigation or velocity task and write it as an animated GIF.
+) -> tuple[Watched, list[Image.Image]]:
+    """Play one episode and return what was seen, and pictures of it.
 
     Args:
-        task_name: For example ``SafetyPointGoal1-v0``.
+        task_name: Of a navigation or velocity task.
         act: The policy.
-        path: Where the picture goes; must end in ``.gif``.
         budget: What the episode may cost, one number or one per cost.
         seed: Of the episode.
         costs: Names of the costs, as in `ucpo.envs.registry.make_task`.
@@ -65,11 +103,10 @@ def record(
             ``vision`` render. Velocity tasks are always rendered, from the side.
         options: Passed on to the task.
     """
-    target = Path(path)
-    if target.suffix.lower() != ".gif":
-        raise UsageError(f"a moving picture is written as .gif, got {target.name!r}")
     if every < 1:
         raise UsageError(f"every must be at least 1, got {every}")
+    if not 32 <= pixels <= 4096:
+        raise UsageError(f"pixels must be 32 to 4096, got {pixels}")
     family = family_of(task_name)
     if family not in ("navigation", "velocity"):
         raise UsageError(f"only navigation and velocity tasks can be watched, not {task_name}")
@@ -91,10 +128,10 @@ def record(
             if steps % every == 0:
                 frames.append(artist.picture(returns, paid, first))
         obs, stock = step.obs, step.stock
-    _write(frames, target, every * task.world.seconds)
     artist.close()
     task.close()
-    return Watched(returns, tuple(paid.tolist()), steps, len(frames))
+    seconds = every * float(task.world.seconds)
+    return Watched(returns, tuple(paid.tolist()), steps, len(frames), seconds), frames
 
 
 class _Artist(Protocol):
@@ -163,6 +200,24 @@ def _artist(task: Any, family: str, pixels: int, camera: str | None) -> _Artist:
     from ucpo.envs.navigation.rendering import Renderer
 
     return _Rendered(Renderer(task.world, pixels, pixels, camera))
+
+
+def _side_by_side(episodes: list[list[Image.Image]]) -> list[Image.Image]:
+    """Pictures of several episodes in one; those that end early stay as they ended."""
+    from PIL import Image
+
+    if len(episodes) == 1:
+        return episodes[0]
+    joined = []
+    for moment in range(max(map(len, episodes))):
+        now = [frames[min(moment, len(frames) - 1)].convert("RGB") for frames in episodes]
+        size = (sum(picture.width for picture in now), max(picture.height for picture in now))
+        whole, left = Image.new("RGB", size, "white"), 0
+        for picture in now:
+            whole.paste(picture, (left, 0))
+            left += picture.width
+        joined.append(whole.quantize(64))
+    return joined
 
 
 def _write(frames: list[Image.Image], target: Path, seconds: float) -> None:

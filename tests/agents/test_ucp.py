@@ -6,7 +6,16 @@ import torch
 
 from ucpo.agents.networks import Sample
 from ucpo.agents.replay import Batch
-from ucpo.agents.ucp import Entropy, actor_loss, bellman, clip_critics, pessimist, polyak, size
+from ucpo.agents.ucp import (
+    Decay,
+    Entropy,
+    actor_loss,
+    bellman,
+    clip_critics,
+    pessimist,
+    polyak,
+    size,
+)
 from ucpo.config import resolve
 from ucpo.envs.interface import Episodes, TaskSpec
 from ucpo.errors import UsageError
@@ -319,3 +328,48 @@ def test_an_update_keeps_to_the_device_of_its_networks():
 def test_a_device_that_is_not_there_is_named(name):
     with pytest.raises(UsageError, match=name):
         make(device=name)
+
+
+# --- learning rates ---
+
+
+def test_a_learning_rate_falls_geometrically_and_then_stays():
+    falling = Decay(first=1e-3, last=1e-5, env_steps=1000)
+    assert falling.at(0) == 1e-3
+    assert falling.at(500) == pytest.approx(1e-4)
+    assert falling.at(1000) == pytest.approx(1e-5)
+    assert falling.at(5000) == pytest.approx(1e-5)
+    assert Decay(3e-4, 3e-4, 1).at(7) == 3e-4
+
+
+def test_each_network_learns_at_the_rate_of_the_environment_steps_made():
+    def moved(env_steps):
+        agent = make(
+            decay_steps=100,
+            critic={"rate": 1e-2, "final_rate": 1e-4, "clip": 1e3},
+            actor={"rate": 1e-3, "final_rate": 1e-4, "clip": 1e3},
+        )
+        agent.env_steps = env_steps
+        agent.replay.sample = lambda size, generator: batch()
+        before = [
+            w.detach().clone() for w in (*agent.critics.parameters(), *agent.actor.parameters())
+        ]
+        agent.update()
+        after = (*agent.critics.parameters(), *agent.actor.parameters())
+        return [(a - b).abs().max().item() for a, b in zip(after, before, strict=True)]
+
+    critics = len(list(make().critics.parameters()))
+    first, last = moved(0), moved(100)  # Adam's first step is as long as the rate
+    assert max(first[:critics]) == pytest.approx(1e-2, rel=0.01)
+    assert max(last[:critics]) == pytest.approx(1e-4, rel=0.01)
+    assert max(first[critics:]) == pytest.approx(1e-3, rel=0.01)
+    assert max(last[critics:]) == pytest.approx(1e-4, rel=0.01)
+
+
+def test_a_learning_rate_cannot_rise():
+    with pytest.raises(
+        UsageError, match=r"critic\.final_rate must be above 0 and at most the rate"
+    ):
+        make(critic={"rate": 1e-4, "final_rate": 1e-3})
+    with pytest.raises(UsageError, match=r"actor\.final_rate"):
+        make(actor={"final_rate": 0.0})

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ucpo import stock as stocks
+from ucpo import zoo
 from ucpo.agents import weights
 from ucpo.agents.networks import Actor, Body
 from ucpo.envs.adapters import to_bounds
@@ -174,11 +175,11 @@ class Policy:
 
 
 def load(path: str | Path) -> Policy:
-    """Load a policy from a run folder or a policy file.
+    """Load a policy from a run folder, a policy file, or the zoo (``zoo:SafetyPointGoal1-v0``).
 
     Nothing in the file is executed, and nothing is allocated that is larger than the file.
     """
-    path = Path(path)
+    path = zoo.locate(path)
     file = path / POLICY_FILE if path.is_dir() else path
     if not file.is_file():
         raise UsageError(

@@ -25,13 +25,27 @@ from ucpo.envs.interface import Arrays, Episodes, Step
 from ucpo.problem import Floats, Problem
 
 
+@dataclass(frozen=True)
+class Decay:
+    """A step size that falls geometrically from first to last, then stays."""
+
+    first: float
+    last: float
+    env_steps: int  # it takes to fall
+
+    def at(self, env_steps: int) -> float:
+        """The step size after so many environment steps."""
+        share = min(env_steps / self.env_steps, 1.0)
+        return float(self.first * (self.last / self.first) ** share)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rates:
     """Step sizes and limits of the updates; `ucpo.config` says what each of them does."""
 
     batch: int
-    critic: float
-    actor: float
+    critic: Decay
+    actor: Decay
     critic_clip: float
     actor_clip: float
     critic_polyak: float
@@ -116,8 +130,8 @@ class UCPAgent:
         self._critic_weights: list[Tensor] = list(critics.parameters())
         self._target_actor_weights: list[Tensor] = list(self.target_actor.parameters())
         self._target_critic_weights: list[Tensor] = list(self.target_critics.parameters())
-        self._actor_optimiser = _adam(self._actor_weights, rates.actor)
-        self._critic_optimiser = _adam(self._critic_weights, rates.critic)
+        self._actor_optimiser = _adam(self._actor_weights, rates.actor.first)
+        self._critic_optimiser = _adam(self._critic_weights, rates.critic.first)
         self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
         self._noise = _generator(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
@@ -172,7 +186,7 @@ class UCPAgent:
         self._critic_optimiser.zero_grad()
         losses.sum().backward()  # type: ignore[no-untyped-call]
         clip_critics(self._critic_weights, self.rates.critic_clip)
-        self._critic_optimiser.step()
+        _step(self._critic_optimiser, self.rates.critic.at(self.env_steps))
         return losses.detach()
 
     def _targets(self, batch: Batch) -> Tensor:
@@ -203,7 +217,7 @@ class UCPAgent:
         self._actor_optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self._actor_weights, self.rates.actor_clip)
-        self._actor_optimiser.step()
+        _step(self._actor_optimiser, self.rates.actor.at(self.env_steps))
         self.entropy.update(sample.log_prob)
         return {
             "actor_loss": loss.detach(),
@@ -332,6 +346,12 @@ def polyak(targets: list[Tensor], sources: list[Tensor], share: float) -> None:
 
 def _adam(weights: list[Tensor], rate: float) -> torch.optim.Adam:
     return torch.optim.Adam(weights, lr=rate, fused=weights[0].device.type in ("cpu", "cuda"))
+
+
+def _step(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.step()
 
 
 def _generator(device: torch.device) -> torch.Generator:

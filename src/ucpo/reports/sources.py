@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ucpo import parquet
+from ucpo import parquet, zoo
 from ucpo.errors import UsageError
 from ucpo.reports import paper
 from ucpo.stats import cost_names, per_seed
@@ -90,6 +90,7 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _find(path: Path) -> Iterator[Path]:
     """Evaluation files at or below a path."""
+    path = zoo.locate(path)
     if path.is_file():
         yield path
         return
