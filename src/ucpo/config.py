@@ -67,6 +67,8 @@ class NetworkConfig:
     """Cost units that count as one for the networks; by default a third of the largest budget."""
     stock_features: int = 0
     """Width of a ReLU layer the stock passes first; 0 feeds it in beside the observation."""
+    normalise: bool = False
+    """Show observations with the mean so far taken off, in units of their spread so far."""
 
     def __post_init__(self) -> None:
         _require(

@@ -91,7 +91,8 @@ class Saver:
         """Write the policy as it stands, and its critics."""
         policy, path = self._run.policy(), self._folder.path
         policy.save(path / POLICY_FILE)
-        save_critics(self._run.agent.critics, policy.info, path / CRITICS_FILE)
+        agent = self._run.agent
+        save_critics(agent.normaliser.plain(agent.critics), policy.info, path / CRITICS_FILE)
 
     def _write(self) -> None:
         run = self._run

@@ -26,6 +26,7 @@ from ucpo import files
 from ucpo.agents.controller import Controller, Policy, PolicyInfo, make_actor
 from ucpo.agents.multipliers import Multipliers
 from ucpo.agents.networks import Body, Critics
+from ucpo.agents.normaliser import Normaliser
 from ucpo.agents.replay import Replay
 from ucpo.agents.ucp import Decay, Entropy, Rates, UCPAgent
 from ucpo.config import ActorConfig, CriticConfig, RunConfig, resolve
@@ -234,7 +235,7 @@ class UCP:
             stock_features=config.networks.stock_features,
             gamma=config.gamma,
         )
-        actor = self.agent.actor
+        actor = self.agent.normaliser.plain(self.agent.actor)
         return Policy(actor if config.device == "cpu" else deepcopy(actor).cpu(), info)
 
     def controller(self, budget: float | Sequence[float]) -> Controller:
@@ -349,6 +350,7 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
             config.replay.n_step,
             config.gamma,
         ),
+        normaliser=Normaliser(spec.observation_size, config.networks.normalise, device),
         entropy=Entropy(
             config.entropy.weight,
             rate=config.entropy.rate,

@@ -9,7 +9,7 @@ the stock; none of them is a branch here.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ucpo import states
 from ucpo.agents.multipliers import Multipliers
 from ucpo.agents.networks import Actor, Critics
+from ucpo.agents.normaliser import Normaliser
 from ucpo.agents.quantiles import quantile_loss
 from ucpo.agents.replay import Batch, Replay
 from ucpo.envs.interface import Arrays, Episodes, Step
@@ -115,6 +116,7 @@ class UCPAgent:
         critics: Critics,
         multipliers: Multipliers,
         replay: Replay,
+        normaliser: Normaliser,
         entropy: Entropy,
         rates: Rates,
         seed: int,
@@ -123,7 +125,7 @@ class UCPAgent:
         self.actor, self.critics = actor, critics
         self.target_actor = deepcopy(actor).requires_grad_(False)
         self.target_critics = deepcopy(critics).requires_grad_(False)
-        self.entropy, self.rates = entropy, rates
+        self.normaliser, self.entropy, self.rates = normaliser, entropy, rates
         self.env_steps = 0
         self.updates = 0
         self._actor_weights: list[Tensor] = list(actor.parameters())
@@ -142,12 +144,14 @@ class UCPAgent:
     def act(self, obs: Floats, stock: Floats) -> Floats:
         """Sampled actions in [-1, 1], (n, action), for observations (n, obs) and stocks (n, C)."""
         s, z = torch.from_numpy(obs).to(self._device), torch.from_numpy(stock).to(self._device)
-        actions: Floats = self.actor.sample(s, z, self._noise).action.cpu().numpy()
+        sample = self.actor.sample(self.normaliser(s), z, self._noise)
+        actions: Floats = sample.action.cpu().numpy()
         return actions
 
     def remember(self, obs: Floats, stock: Floats, actions: Floats, step: Step) -> None:
         """Store what one iteration brought."""
         self.replay.add(obs, stock, actions, step)
+        self.normaliser.observe(obs)
         self.env_steps += len(actions)
 
     def observe(self, episodes: Episodes) -> None:
@@ -159,7 +163,7 @@ class UCPAgent:
     def update(self) -> dict[str, Tensor]:
         """One update of critics, actor, multipliers and targets; returns some of `METRICS`."""
         rates = self.rates
-        batch = self.replay.sample(rates.batch, self._choice).to(self._device)
+        batch = self._batch()
         critic_losses = self._improve_critics(batch)
         metrics = {
             "reward_critic_loss": critic_losses[: Critics.REWARD].mean(),
@@ -177,6 +181,11 @@ class UCPAgent:
         polyak(self._target_critic_weights, self._critic_weights, rates.critic_polyak)
         polyak(self._target_actor_weights, self._actor_weights, rates.actor_polyak)
         return metrics
+
+    def _batch(self) -> Batch:
+        drawn = self.replay.sample(self.rates.batch, self._choice).to(self._device)
+        seen = {"obs": self.normaliser(drawn.obs), "successor": self.normaliser(drawn.successor)}
+        return replace(drawn, **seen)
 
     def _improve_critics(self, batch: Batch) -> Tensor:
         with torch.no_grad():
@@ -235,6 +244,7 @@ class UCPAgent:
             **{name: states.of_module(network) for name, network in self._networks().items()},
             "actor_adam": states.of_optimiser(self._actor_optimiser, self._actor_weights),
             "critic_adam": states.of_optimiser(self._critic_optimiser, self._critic_weights),
+            "normaliser": self.normaliser.state(),
             "entropy": self.entropy.state(),
             "multipliers": self.multipliers.state(),
             "noise": states.of_noise(self._noise),
@@ -252,6 +262,7 @@ class UCPAgent:
             ("critic_adam", self._critic_optimiser, self._critic_weights),
         ):
             states.set_optimiser(optimiser, weights, states.part(state, name), name)
+        self.normaliser.restore(states.part(state, "normaliser"))
         self.entropy.restore(states.part(state, "entropy"))
         self.multipliers.restore(states.part(state, "multipliers"))
         states.set_noise(self._noise, states.part(state, "noise"), "noise")
