@@ -21,7 +21,7 @@ from ucpo.envs.registry import family_of
 from ucpo.errors import UsageError
 from ucpo.folders import CONFIG_FILE, METRICS_FILE
 from ucpo.reports.sources import EVALUATION_FILE
-from ucpo.stats import summarise
+from ucpo.stats import cost_names, summarise
 from ucpo.zoo.cards import Card
 
 EPISODES = 1000  # evaluated at each budget
@@ -111,14 +111,17 @@ def hours(run: Path) -> float:
 
 
 def _evaluation(episodes: pl.DataFrame, run: Path) -> list[dict[str, float]]:
-    """What the card says about the evaluation; the costs of tasks with one cost only."""
-    per_budget = episodes.group_by("budget_cost").len()["len"]
-    if len(per_budget) < 2 or per_budget.min() != per_budget.max() != EPISODES:
+    """What the card says about the evaluation of a policy under one cost."""
+    (cost,) = cost_names(episodes)
+    counted = episodes.group_by(f"budget_{cost}").len()["len"]
+    if set(counted) != {EPISODES}:
         raise UsageError(f"{run} needs {EPISODES} episodes at each budget: ucpo evaluate {run}")
-    columns = {"budget_cost": "budget", "return": "return", "cost_cost": "cost"}
-    columns |= {"exceeded_cost": "exceeded", "excess_cost": "excess"}
-    rows = summarise(episodes).select(columns).rename(columns).sort("budget")
-    return [{name: round(value, 4) for name, value in row.items()} for row in rows.to_dicts()]
+    kept = {name: pl.col(f"{name}_{cost}") for name in ("budget", "cost", "exceeded", "excess")}
+    rows = summarise(episodes).select(**kept, **{"return": pl.col("return")})
+    return [
+        {name: round(value, 4) for name, value in row.items()}
+        for row in rows.sort("budget").to_dicts()
+    ]
 
 
 def main() -> None:

@@ -1,0 +1,100 @@
+import json
+import shlex
+
+import polars as pl
+import pytest
+
+import ucpo
+from ucpo import zoo
+from ucpo.cli import main
+from ucpo.config import read_config
+from ucpo.errors import UsageError
+from ucpo.evaluation.episodes import fingerprint
+from ucpo.zoo import adding
+from ucpo.zoo.adding import EPISODES, LARGEST, _evaluation, command, deciding
+from ucpo.zoo.cards import card
+
+ENTRIES = zoo.names()
+
+
+def options(text, monkeypatch):
+    """The configuration that a command trains with."""
+    seen = []
+    monkeypatch.setattr("ucpo.cli.Train.__call__", lambda self: seen.append(self.config))
+    main(shlex.split(text)[1:])
+    return seen[0]
+
+
+def test_there_are_entries():
+    assert "SafetyPointCircle1-v0/ucp-seed0" in ENTRIES
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_is_whole_and_its_card_is_true(name, monkeypatch):
+    folder, said = zoo.locate(f"zoo:{name}"), card(name)
+    config = read_config(folder / "config.toml")
+    assert name == f"{config.task}/{config.variant}-seed{config.seed}"
+    policy = ucpo.load(f"zoo:{name}")
+    assert (policy.info.env_steps, policy.info.updates) == (said.env_steps, said.updates)
+    assert policy.info.env_steps >= config.env_steps
+    assert (folder / "policy.safetensors").stat().st_size < LARGEST
+    episodes = pl.read_parquet(folder / "evaluation.parquet")
+    assert set(episodes["policy"]) == {fingerprint(policy)}
+    assert dict(episodes.group_by("budget_cost").len().iter_rows()) == dict.fromkeys(
+        (0.0, 5.0, 15.0, 25.0), EPISODES
+    )
+    assert said.evaluation == _evaluation(episodes, folder)
+    assert said.command == command(config)
+    chosen = options(said.command, monkeypatch)
+    assert deciding(chosen) == deciding(config)
+
+
+def test_an_entry_does_in_its_task_what_its_card_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["evaluate", "zoo:SafetyPointCircle1-v0", "--budgets", "25", "--episodes", "16"])
+    rows = pl.read_parquet(tmp_path / "runs/zoo/SafetyPointCircle1-v0/ucp-seed0/evaluation.parquet")
+    at_25 = card("SafetyPointCircle1-v0").evaluation[-1]
+    assert at_25["budget"] == 25.0
+    # Not to the last bit: other processors round otherwise.
+    assert rows["return"].mean() == pytest.approx(at_25["return"], rel=0.1)
+
+
+def test_what_is_not_in_the_zoo_is_named_with_what_is_near():
+    with pytest.raises(UsageError, match="did you mean 'SafetyPointCircle1-v0'"):
+        ucpo.load("zoo:SafetyPointCricle1-v0")
+    with pytest.raises(UsageError, match="did you mean 'SafetyPointCircle1-v0/ucp-seed0'"):
+        ucpo.load("zoo:SafetyPointCircle1-v0/ucp-seed9")
+
+
+def test_all_entries_are_listed(capsys):
+    main(["zoo"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ENTRIES)
+
+
+def test_cards_are_plain_json():
+    for name in ENTRIES:
+        folder = zoo.locate(f"zoo:{name}")
+        assert json.loads((folder / zoo.CARD_FILE).read_text())["command"].startswith("ucpo train")
+
+
+def test_only_finished_and_evaluated_runs_are_added(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    short = ["--env-steps", "160", "--random-steps", "80", "--gamma", "0.9", "--seed", "2"]
+    main(["train", "Courier-v0", *short, "--networks.hidden", "16", "8", "--run", "r"])
+    run, root = tmp_path / "r", tmp_path / "zoo"
+    main(["evaluate", "r", "--episodes", "3", "--budgets", "0", "5"])
+    with pytest.raises(UsageError, match="1000 episodes at each budget"):
+        adding.add(run, "here", root)
+    monkeypatch.setattr(adding, "EPISODES", 3)
+    folder = adding.add(run, "here", root)
+    assert folder == root / "Courier-v0" / "ucp-seed2"
+    said = json.loads((folder / zoo.CARD_FILE).read_text())
+    assert [row["budget"] for row in said["evaluation"]] == [0.0, 5.0]
+    assert said["hours"] >= 0.0
+    chosen = options(said["command"], monkeypatch)
+    assert deciding(chosen) == deciding(read_config(folder / "config.toml"))
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace("env_steps = 160", "env_steps = 320"))
+    with pytest.raises(UsageError, match="not finished: 160 of 320"):
+        adding.add(run, "here", root)
