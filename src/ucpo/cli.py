@@ -270,6 +270,7 @@ class Watch:
             for budget in self.budget:
                 policy.budgets(budget)  # refuses what was not trained for
             act, costs = policy.act, policy.info.cost_names
+            policy.must_fit(make_task(self.task, 1, costs).spec)
         how: Any = {"camera": self.camera, "every": self.every, "pixels": self.pixels}
         seen = compare(self.task, act, self.output, self.budget, self.seed, costs=costs, **how)
         for budget, one in zip(self.budget, seen, strict=True):

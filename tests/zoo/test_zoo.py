@@ -66,6 +66,16 @@ def test_what_is_not_in_the_zoo_is_named_with_what_is_near():
         ucpo.load("zoo:SafetyPointCircle1-v0/ucp-seed9")
 
 
+def test_an_entry_is_watched_in_its_own_task_only(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    policy = ["--policy", "zoo:SafetyPointCircle1-v0", "--every", "100", "--pixels", "64"]
+    main(["watch", "SafetyPointCircle1-v0", *policy])
+    assert (tmp_path / "episode.gif").is_file()
+    with pytest.raises(SystemExit):
+        main(["watch", "SafetyPointGoal1-v0", *policy])
+    assert "does not fit SafetyPointGoal1-v0" in " ".join(capsys.readouterr().err.split())
+
+
 def test_all_entries_are_listed(capsys):
     main(["zoo"])
     shown = capsys.readouterr().out

@@ -163,6 +163,16 @@ class Policy:
             warnings.warn(f"{text}: nothing was learned about it", stacklevel=3)
         return given
 
+    def must_fit(self, spec: TaskSpec) -> None:
+        """Refuse a task whose observations or actions are not those trained with."""
+        info, actions = self.info, len(self.info.action_low)
+        if (spec.observation_size, spec.action_size) != (info.observation_size, actions):
+            raise UsageError(
+                f"the policy was trained on {info.task} (observations {info.observation_size}, "
+                f"actions {actions}) and does not fit {spec.name} "
+                f"({spec.observation_size}, {spec.action_size})"
+            )
+
     def controller(
         self, budget: float | Sequence[float], *, extrapolate: bool = False
     ) -> Controller:

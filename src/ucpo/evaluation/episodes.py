@@ -126,7 +126,7 @@ def play(
         jobs: Episodes to play, begun in this order.
         observers: By name; the rows of each come under the same name.
     """
-    _check_fit(policy, task.spec)
+    policy.must_fit(task.spec)
     starts = [Start(job.seed, stocks.initial(job.budgets)) for job in jobs]
     # The next start always goes to the row that ended first, so jobs are known by counting.
     waiting = chain(jobs, repeat(None))
@@ -247,13 +247,3 @@ def fingerprint(policy: Policy) -> str:
 
 def _named(prefix: str, costs: Sequence[str], values: Sequence[Any]) -> Row:
     return {f"{prefix}_{name}": value for name, value in zip(costs, values, strict=True)}
-
-
-def _check_fit(policy: Policy, spec: TaskSpec) -> None:
-    info = policy.info
-    if (spec.observation_size, spec.action_size) != (info.observation_size, len(info.action_low)):
-        raise UsageError(
-            f"the policy was trained on {info.task} (observations {info.observation_size}, actions "
-            f"{len(info.action_low)}) and does not fit {spec.name} "
-            f"({spec.observation_size}, {spec.action_size})"
-        )

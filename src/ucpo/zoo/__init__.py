@@ -40,8 +40,8 @@ def locate(path: str | Path) -> Path:
             return _root() / entry
     tasks = sorted({entry.partition("/")[0] for entry in known})
     raise UsageError(
-        f"the zoo has no {name!r}; {nearest(name, known if '/' in name else tasks)}. "
-        "`ucpo zoo` lists all"
+        f"the zoo has no {name!r} (`ucpo zoo` lists all); "
+        f"{nearest(name, known if '/' in name else tasks)}"
     )
 
 
