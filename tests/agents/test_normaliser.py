@@ -74,9 +74,12 @@ def test_a_training_acts_learns_and_saves_with_it():
             agent.agent.normaliser(torch.from_numpy(obs)), torch.from_numpy(stock)
         )
     np.testing.assert_allclose(agent.policy().act(obs, stock), inside.numpy(), atol=1e-5)
-    batch = agent.agent._batch()
-    assert abs(batch.obs.mean().item()) < 0.5
-    assert abs(batch.successor.mean().item()) < 0.5
+    learner = agent.agent
+    learner._choice = np.random.default_rng(5)
+    seen = learner._batch()
+    drawn = learner.replay.sample(learner.rates.batch, np.random.default_rng(5))
+    assert torch.equal(seen.obs, learner.normaliser(drawn.obs))
+    assert torch.equal(seen.successor, learner.normaliser(drawn.successor))
 
 
 def test_its_state_goes_on_and_a_wrong_one_is_refused():

@@ -185,7 +185,7 @@ class Policy:
 
 
 def load(path: str | Path) -> Policy:
-    """Load a policy from a run folder, a policy file, or the zoo (``zoo:SafetyPointGoal1-v0``).
+    """Load a policy from a run folder, a policy file, or the zoo (``zoo:SafetyPointCircle1-v0``).
 
     Nothing in the file is executed, and nothing is allocated that is larger than the file.
     """

@@ -2,7 +2,7 @@
 
 The zoo is laid out as `ucpo train` lays out runs, TASK/VARIANT-seedSEED, and an entry holds what a
 run does: policy, configuration, metrics and evaluation, with a card that says how it came about.
-Wherever a run folder or policy is asked for, ``zoo:SafetyPointGoal1-v0`` names an entry.
+Wherever a run folder or policy is asked for, ``zoo:SafetyPointCircle1-v0`` names an entry.
 """
 
 from __future__ import annotations
