@@ -31,7 +31,8 @@ from ucpo.agents.ucp import UCPAgent
 from ucpo.config import RunConfig, resolve
 from ucpo.envs.interface import TaskSpec
 from ucpo.journal import Journal
-from ucpo.run import UCP, make_agent, make_grid
+from ucpo.making import make_agent, make_grid
+from ucpo.run import UCP
 from ucpo.training import train
 
 OBS, ACTION = 60, 2

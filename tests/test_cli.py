@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from importlib import metadata
 
 import polars as pl
 import pytest
@@ -99,6 +100,11 @@ def test_the_illustration_prints_a_table_and_draws(elsewhere, capsys):
 def test_tasks_are_listed(capsys):
     main(["tasks"])
     assert "Courier-v0" in capsys.readouterr().out
+
+
+def test_the_version_is_the_package_s(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"ucpo {metadata.version('ucpo')}\n"
 
 
 def test_mistakes_end_with_one_paragraph_and_code_2(elsewhere, capsys):

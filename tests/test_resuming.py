@@ -74,6 +74,11 @@ VARIANTS = {
         "multiplier": {"start": 0, "ascent": "adam", "rate": 1e-2},
         "actor": {"every": 100},  # metrics of the actor outlive a stop
     },
+    "falling": {
+        "networks": {"hidden": [8], "quantiles": 8, "normalise": True},
+        "critic": {"final_rate": 1e-5},
+        "decay_steps": 1600,
+    },
     "stock": {"variant": "ucp-ds", "gamma": 0.99, "networks": {"hidden": [8], "stock_features": 4}},
 }
 

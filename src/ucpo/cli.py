@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg, subcommand
 
+from ucpo import __version__
 from ucpo.config import RunConfig, resolve
 from ucpo.envs.registry import family_of
 from ucpo.errors import LostError, UsageError
@@ -24,7 +25,8 @@ PREEMPTED = 75  # exit code after SIGTERM: a checkpoint was written, `ucpo resum
 
 DESCRIPTION = """Reinforcement learning under budgets that are chosen after training.
 
-Any command also takes --debug, which shows the whole traceback of an error."""
+Any command also takes --debug, which shows the whole traceback of an error. ucpo --version says
+which version this is."""
 
 
 @dataclass(frozen=True)
@@ -383,6 +385,9 @@ class Demo:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; user errors end with one paragraph and exit code 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:
+        sys.stdout.write(f"ucpo {__version__}\n")
+        return
     debug = "--debug" in given
     given = [text for text in given if text != "--debug"]
     try:

@@ -329,7 +329,7 @@ def _trainings(
     task: str | FiniteProblem, ruler: FiniteTask, budgets: Sequence[float], options: dict[str, Any]
 ) -> list[_Training]:
     """The agents of one variant and seed: one for all budgets, or one for each."""
-    from ucpo.run import make_grid
+    from ucpo.making import make_grid
 
     configure = partial(resolve, name_of(task), family=family_of(task))
     # The range trained for does not depend on the variant, and `ucp` needs no fixed budget.

@@ -19,8 +19,8 @@ from ucpo.agents.ucp import (
 from ucpo.config import resolve
 from ucpo.envs.interface import Episodes, TaskSpec
 from ucpo.errors import UsageError
+from ucpo.making import make_agent, make_grid
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem
-from ucpo.run import make_agent, make_grid
 
 SPEC = TaskSpec("Test", 3, (-1.0, -1.0), (1.0, 1.0), ("cost",), None)
 SMALL = {
