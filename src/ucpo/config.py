@@ -252,6 +252,8 @@ class RunConfig:
     """Updates per iteration, once learning has begun."""
     random_steps: int = 30_000
     """Environment steps with uniformly random actions before learning begins."""
+    decay_start: int = 0
+    """Environment steps before learning rates begin to fall."""
     decay_steps: int = 1_000_000
     """Environment steps over which learning rates fall to their final ones, where these are set."""
     threads: int = 1
@@ -288,6 +290,7 @@ class RunConfig:
             ("threads", 1, 10**4),
             ("log_every", 1, _MOST),
             ("random_steps", 0, _MOST),
+            ("decay_start", 0, _MOST),
             ("decay_steps", 1, _MOST),
             ("budget_levels", 1, 1000),
             ("tolerance", 0.0, 1e9),

@@ -111,8 +111,8 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
         ),
         rates=Rates(
             batch=config.replay.batch,
-            critic=_decay(config.critic, config.decay_steps),
-            actor=_decay(config.actor, config.decay_steps),
+            critic=_decay(config, config.critic),
+            actor=_decay(config, config.actor),
             critic_clip=config.critic.clip,
             actor_clip=config.actor.clip,
             critic_polyak=config.critic.polyak,
@@ -126,6 +126,6 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
     )
 
 
-def _decay(chosen: CriticConfig | ActorConfig, env_steps: int) -> Decay:
+def _decay(config: RunConfig, chosen: CriticConfig | ActorConfig) -> Decay:
     last = chosen.rate if chosen.final_rate is None else chosen.final_rate
-    return Decay(chosen.rate, last, env_steps)
+    return Decay(chosen.rate, last, config.decay_start, config.decay_steps)

@@ -333,18 +333,19 @@ def test_a_device_that_is_not_there_is_named(name):
 # --- learning rates ---
 
 
-def test_a_learning_rate_falls_geometrically_and_then_stays():
-    falling = Decay(first=1e-3, last=1e-5, env_steps=1000)
-    assert falling.at(0) == 1e-3
-    assert falling.at(500) == pytest.approx(1e-4)
-    assert falling.at(1000) == pytest.approx(1e-5)
+def test_a_learning_rate_stays_falls_geometrically_and_stays():
+    falling = Decay(first=1e-3, last=1e-5, start=200, env_steps=1000)
+    assert falling.at(0) == falling.at(200) == 1e-3
+    assert falling.at(700) == pytest.approx(1e-4)
+    assert falling.at(1200) == pytest.approx(1e-5)
     assert falling.at(5000) == pytest.approx(1e-5)
-    assert Decay(3e-4, 3e-4, 1).at(7) == 3e-4
+    assert Decay(3e-4, 3e-4, 0, 1).at(7) == 3e-4
 
 
 def test_each_network_learns_at_the_rate_of_the_environment_steps_made():
     def moved(env_steps):
         agent = make(
+            decay_start=50,
             decay_steps=100,
             critic={"rate": 1e-2, "final_rate": 1e-4, "clip": 1e3},
             actor={"rate": 1e-3, "final_rate": 1e-4, "clip": 1e3},
@@ -359,7 +360,7 @@ def test_each_network_learns_at_the_rate_of_the_environment_steps_made():
         return [(a - b).abs().max().item() for a, b in zip(after, before, strict=True)]
 
     critics = len(list(make().critics.parameters()))
-    first, last = moved(0), moved(100)  # Adam's first step is as long as the rate
+    first, last = moved(50), moved(150)  # Adam's first step is as long as the rate
     assert max(first[:critics]) == pytest.approx(1e-2, rel=0.01)
     assert max(last[:critics]) == pytest.approx(1e-4, rel=0.01)
     assert max(first[critics:]) == pytest.approx(1e-3, rel=0.01)

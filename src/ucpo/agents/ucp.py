@@ -28,15 +28,16 @@ from ucpo.problem import Floats, Problem
 
 @dataclass(frozen=True)
 class Decay:
-    """A step size that falls geometrically from first to last, then stays."""
+    """A step size that stays at first, falls geometrically to last, then stays there."""
 
     first: float
     last: float
+    start: int  # environment steps before it falls
     env_steps: int  # it takes to fall
 
     def at(self, env_steps: int) -> float:
         """The step size after so many environment steps."""
-        share = min(env_steps / self.env_steps, 1.0)
+        share = min(max(env_steps - self.start, 0) / self.env_steps, 1.0)
         return float(self.first * (self.last / self.first) ** share)
 
 
