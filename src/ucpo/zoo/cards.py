@@ -41,9 +41,9 @@ def table() -> Any:
     """A rich table of all entries."""
     from rich.table import Table
 
-    shown = Table(box=None, padding=(0, 2, 0, 0))
+    shown = Table(box=None, padding=(0, 1, 0, 0))
     shown.add_column("name", no_wrap=True)
-    for head in ("steps", "hours", "budget", "return", "cost", "P(cost > b)"):
+    for head in ("steps", "hours", "budget", "return", "cost", "exceeded"):
         shown.add_column(head, justify="right")
     for name in zoo.names():
         entry = card(name)
