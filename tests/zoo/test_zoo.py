@@ -1,5 +1,6 @@
 import json
 import shlex
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -47,6 +48,21 @@ def test_an_entry_is_whole_and_its_card_is_true(name, monkeypatch):
     assert said.command == command(config)
     chosen = options(said.command, monkeypatch)
     assert deciding(chosen) == deciding(config)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_page_of_results_says_what_the_card_says(name):
+    page = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+    said, (task, variant) = card(name), name.split("/")
+    method, seed = variant.split("-seed")
+    assert f"| {name} | {said.env_steps:,} | {said.updates:,} | {said.hours:.1f} " in page
+    assert f"`{said.command}`" in page
+    section = page[page.index(f"({method})") :]
+    for row in said.evaluation:
+        assert (
+            f"| {task} | {seed} | {row['budget']:g} | {row['return']:.1f} | {row['cost']:.1f} "
+            f"| {row['exceeded']:.3f} | {row['excess']:.2f} |" in section
+        )
 
 
 def test_an_entry_does_in_its_task_what_its_card_says(tmp_path, monkeypatch, capsys):
