@@ -1,6 +1,7 @@
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -14,7 +15,7 @@ from ucpo.evaluation.episodes import fingerprint
 from ucpo.zoo import adding
 from ucpo.zoo.adding import EPISODES, LARGEST, _evaluation, command, deciding
 from ucpo.zoo.cards import card
-from ucpo.zoo.page import results, training
+from ucpo.zoo.page import groups, results, training
 
 ENTRIES = zoo.names()
 
@@ -51,14 +52,31 @@ def test_an_entry_is_whole_and_its_card_is_true(name, monkeypatch):
     assert deciding(chosen) == deciding(config)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_the_page_of_results_says_what_the_card_says(name):
+@pytest.mark.parametrize("names", groups(), ids=lambda names: names[0])
+def test_the_page_of_results_says_what_the_cards_say(names):
     page = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
     lines = page.splitlines()
-    assert training(name) in lines
-    rows = list(results(name))
-    assert len(rows) == len(card(name).evaluation)
-    assert [row for row in rows if row not in lines] == []
+    rows = list(results(names))
+    assert len(rows) == len(card(names[0]).evaluation)
+    assert [row for row in [*map(training, names), *rows] if row not in lines] == []
+
+
+def test_seeds_of_a_task_share_their_rows_on_the_page(monkeypatch):
+    def said(name):
+        values = {"return": float(name[-1]), "cost": 2.0, "exceeded": 0.5, "excess": 1.0}
+        return SimpleNamespace(evaluation=[{"budget": 25.0, **values}])
+
+    entries = [f"SafetyPointGoal1-v0/{run}" for run in ("ucp-mean-seed0", "ucp-seed1", "ucp-seed3")]
+    monkeypatch.setattr("ucpo.zoo.page.card", said)
+    monkeypatch.setattr("ucpo.zoo.names", lambda: entries)
+    assert groups() == [entries[:1], entries[1:]]
+    (alone,), (both,) = (list(results(names)) for names in groups())
+    assert alone.startswith(
+        "| SafetyPointGoal1-v0 | ucp-mean | 0 | 25 | 0.0 | 2.0 | 0.500 | 1.00 |"
+    )
+    # Two seeds: the half-width is t(0.975, 1) = 12.706 times half their distance.
+    assert both.startswith("| SafetyPointGoal1-v0 | ucp | 1, 3 | 25 | 2.0 ± 12.7 | 2.0 ± 0.0 |")
+    assert both.endswith("| 25.4 ± 0.7 | 12.0 ± 0.6 |")
 
 
 def test_an_entry_does_in_its_task_what_its_card_says(tmp_path, monkeypatch, capsys):

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from ucpo import zoo
 from ucpo.reports.paper import lookup
+from ucpo.stats import student_t
 from ucpo.zoo.cards import card
 
 TRAININGS = "| entry | environment steps | updates | hours | command |\n|---|---|---|---|---|"
 RESULTS = (
-    "| task | seed | budget | return | cost | P(cost > b) | excess | paper's return "
-    "| paper's cost |\n|---|---|---|---|---|---|---|---|---|"
+    "| task | method | seeds | budget | return | cost | P(cost > b) | excess | paper's return "
+    "| paper's cost |\n|---|---|---|---|---|---|---|---|---|---|"
 )
+_DECIMALS = {"return": 1, "cost": 1, "exceeded": 3, "excess": 2}
+
+
+def groups() -> list[list[str]]:
+    """The entries, those that differ in their seed alone together."""
+    return [list(names) for _, names in groupby(zoo.names(), key=_without_seed)]
 
 
 def training(name: str) -> str:
@@ -23,25 +32,38 @@ def training(name: str) -> str:
     return f"| {name} | {counts} | `{entry.command}` |"
 
 
-def results(name: str) -> Iterator[str]:
-    """The rows that say what an entry does at each budget, beside the paper."""
-    task, run = name.split("/")
-    method, seed = run.split("-seed")
-    for row in card(name).evaluation:
-        paper = lookup(method, task, row["budget"])
-        yield (
-            f"| {task} | {seed} | {row['budget']:g} | {row['return']:.1f} | {row['cost']:.1f} "
-            f"| {row['exceeded']:.3f} | {row['excess']:.2f} "
-            f"| {paper.return_mean} ± {paper.return_ci95} "
-            f"| {paper.cost_mean} ± {paper.cost_ci95} |"
+def results(names: Sequence[str]) -> Iterator[str]:
+    """The rows that say what a group does at each budget, beside the paper.
+
+    Means over its seeds, with 95 % Student-t intervals where there is more than one.
+    """
+    task, method = _without_seed(names[0])
+    seeds = ", ".join(name.rpartition("-seed")[2] for name in names)
+    for rows in zip(*(card(name).evaluation for name in names), strict=True):
+        budget = rows[0]["budget"]
+        paper = lookup(method, task, budget)
+        ours = [_interval([row[key] for row in rows], digits) for key, digits in _DECIMALS.items()]
+        published = (
+            f"{paper.return_mean} ± {paper.return_ci95}",
+            f"{paper.cost_mean} ± {paper.cost_ci95}",
         )
+        yield f"| {' | '.join((task, method, seeds, f'{budget:g}', *ours, *published))} |"
+
+
+def _interval(values: Sequence[float], digits: int) -> str:
+    mean, half = student_t(values)
+    return f"{mean:.{digits}f}" + ("" if math.isnan(half) else f" ± {half:.{digits}f}")
+
+
+def _without_seed(name: str) -> tuple[str, str]:
+    task, _, run = name.partition("/")
+    return task, run.rpartition("-seed")[0]
 
 
 def main() -> None:
     """Print both tables."""
-    names = zoo.names()
-    rows = [TRAININGS, *map(training, names), "", RESULTS]
-    rows += [row for name in names for row in results(name)]
+    rows = [TRAININGS, *map(training, zoo.names()), "", RESULTS]
+    rows += [row for names in groups() for row in results(names)]
     sys.stdout.write("\n".join(rows) + "\n")
 
 
