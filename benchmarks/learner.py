@@ -28,7 +28,8 @@ from straightforward import Straightforward, distance
 
 from ucpo.agents.quantiles import quantile_loss
 from ucpo.agents.ucp import UCPAgent
-from ucpo.config import RunConfig, resolve
+from ucpo.config import RunConfig
+from ucpo.config_files import resolve
 from ucpo.envs.interface import TaskSpec
 from ucpo.journal import Journal
 from ucpo.making import make_agent, make_grid

@@ -14,7 +14,8 @@ import tyro
 from tyro.conf import Positional, arg, subcommand
 
 from ucpo import __version__
-from ucpo.config import RunConfig, resolve
+from ucpo.config import RunConfig
+from ucpo.config_files import resolve
 from ucpo.envs.registry import family_of
 from ucpo.errors import LostError, UsageError
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ucpo import files
-from ucpo.config import RunConfig, to_toml
+from ucpo.config import RunConfig
+from ucpo.config_files import to_toml
 from ucpo.errors import UsageError
 
 CONFIG_FILE = "config.toml"

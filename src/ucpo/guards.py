@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ucpo import files
 from ucpo.agents.ucp import UCPAgent
-from ucpo.config import RunConfig, read_config
+from ucpo.config import RunConfig
+from ucpo.config_files import read_config
 from ucpo.envs.interface import Arrays, BrokenStepError
 from ucpo.envs.registry import Task, make_task
 from ucpo.errors import NotFiniteError, UsageError

@@ -16,7 +16,8 @@ from ucpo.agents.controller import POLICY_FILE, Policy
 from ucpo.agents.critic_files import CRITICS_FILE, save_critics
 from ucpo.agents.ucp import UCPAgent
 from ucpo.checkpoints import Checkpoint, Checkpoints, DamagedError, any_written, checkpoints
-from ucpo.config import RunConfig, parse_config, read_config, to_toml
+from ucpo.config import RunConfig
+from ucpo.config_files import parse_config, read_config, to_toml
 from ucpo.envs.interface import Arrays, VectorTask
 from ucpo.errors import UsageError
 from ucpo.folders import CONFIG_FILE, RunFolder, logged

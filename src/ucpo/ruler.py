@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpo import stock as stocks
-from ucpo.config import SINGLE_BUDGET, RunConfig, resolve
+from ucpo.config import SINGLE_BUDGET, RunConfig
+from ucpo.config_files import resolve
 from ucpo.envs.finite import FiniteTask
 from ucpo.envs.interface import Ints
 from ucpo.envs.registry import TASKS, family_of, make_task, name_of

@@ -22,7 +22,8 @@ import torch
 
 from ucpo import files
 from ucpo.agents.controller import Controller, Policy, PolicyInfo
-from ucpo.config import RunConfig, resolve
+from ucpo.config import RunConfig
+from ucpo.config_files import resolve
 from ucpo.envs.registry import Task, family_of, make_task, name_of
 from ucpo.errors import NotFiniteError
 from ucpo.folders import METRICS_FILE, RunFolder, logged

@@ -16,7 +16,7 @@ from ucpo.agents.ucp import (
     polyak,
     size,
 )
-from ucpo.config import resolve
+from ucpo.config_files import resolve
 from ucpo.envs.interface import Episodes, TaskSpec
 from ucpo.errors import UsageError
 from ucpo.making import make_agent, make_grid

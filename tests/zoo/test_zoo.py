@@ -9,7 +9,7 @@ import pytest
 import ucpo
 from ucpo import zoo
 from ucpo.cli import main
-from ucpo.config import read_config
+from ucpo.config_files import read_config
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import fingerprint
 from ucpo.zoo import adding

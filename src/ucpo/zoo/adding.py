@@ -16,7 +16,8 @@ import polars as pl
 
 from ucpo import parquet, zoo
 from ucpo.agents.controller import POLICY_FILE, load
-from ucpo.config import RunConfig, read_config, resolve
+from ucpo.config import RunConfig
+from ucpo.config_files import read_config, resolve
 from ucpo.envs.registry import family_of
 from ucpo.errors import UsageError
 from ucpo.folders import CONFIG_FILE, METRICS_FILE
