@@ -93,7 +93,7 @@ def test_what_is_not_in_the_zoo_is_named_with_what_is_near():
     with pytest.raises(UsageError, match="did you mean 'SafetyPointCircle1-v0'"):
         ucpo.load("zoo:SafetyPointCricle1-v0")
     with pytest.raises(UsageError, match="did you mean 'SafetyPointCircle1-v0/ucp-seed0'"):
-        ucpo.load("zoo:SafetyPointCircle1-v0/ucp-seed9")
+        ucpo.load("zoo:SafetyPointCircle1-v0/upc-seed0")
 
 
 def test_an_entry_is_watched_in_its_own_task_only(tmp_path, monkeypatch, capsys):
