@@ -100,6 +100,8 @@ def test_a_preset_of_ones_own_is_a_path(tmp_path):
         ({"critic": {"rte": 1.0}}, "did you mean 'rate'"),
         ({"critic": 3.0}, "table of options"),
         ({"gamma": "high"}, "type float"),
+        ({"critic": {"next_action": "men"}}, "critic.next_action: no 'men'; did you mean 'mean'"),
+        ({"precision": "bf61"}, "precision: no 'bf61'; did you mean 'bf16'"),
         ({"seed": 1.5}, "type int"),
         ({"stock_observed": 1}, "type bool"),
         ({"variant": "ucp-rn"}, "did you mean 'ucp-nr'"),

@@ -17,7 +17,6 @@ from ucpo.errors import UsageError, nearest
 VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
 SINGLE_BUDGET = ("ucp-nr", "ucp-nr-mean", "ucp-na")
 
-
 _WIDEST, _DEEPEST, _MOST = 2**16, 64, 10**15  # beyond any sense, within any number's reach
 
 

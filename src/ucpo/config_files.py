@@ -13,15 +13,10 @@ import tomllib
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ucpo.config import VARIANTS, RunConfig
 from ucpo.errors import UsageError, nearest
-
-_CHOICES = {  # of options that are one of a few words
-    "critic.next_action": ("sampled", "mean"),
-    "multiplier.ascent": ("gradient", "adam"),
-}
 
 
 def resolve(
@@ -108,11 +103,17 @@ def _merge(base: dict[str, Any], difference: dict[str, Any]) -> dict[str, Any]:
 def from_dict(kind: type[Any], table: dict[str, Any], where: str = "") -> Any:
     """Build a configuration from nested tables, naming any key that does not fit."""
     fields = {f.name: f for f in dataclasses.fields(kind)}
+    hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in fields:
             raise UsageError(f"no option {_shown(where + key)}; {nearest(key, list(fields))}")
         values[key] = _fit(fields[key], value, where + key)
+        words = get_args(hints[key]) if get_origin(hints[key]) is Literal else ()
+        if words and value not in words:
+            raise UsageError(
+                f"{where + key}: no {_shown(value)}; {nearest(str(value), list(words))}"
+            )
     return kind(**values)
 
 
@@ -131,9 +132,6 @@ def _fit(spec: dataclasses.Field[Any], value: Any, where: str) -> Any:
         return tuple(_scalar(type(default[0]) if default else str, item, where) for item in items)
     if default is None and value is None:
         return None
-    choices = _CHOICES.get(where)
-    if choices is not None and value not in choices:
-        raise UsageError(f"{where}: no {_shown(value)}; {nearest(str(value), list(choices))}")
     return _scalar(float if default is None else type(default), value, where)  # None: a number
 
 

@@ -72,7 +72,7 @@ def test_seeds_of_a_task_share_their_rows_on_the_page(monkeypatch):
     assert groups() == [entries[:1], entries[1:]]
     (alone,), (both,) = (list(results(names)) for names in groups())
     assert alone.startswith(
-        "| SafetyPointGoal1-v0 | ucp-mean | 0 | 25 | 0.0 | 2.0 | 0.500 | 1.00 |"
+        "| SafetyPointGoal1-v0 | ucp-mean | 0 | 25 | 0.000 | 2.00 | 0.500 | 1.00 |"
     )
     # Two seeds: the half-width is t(0.975, 1) = 12.706 times half their distance.
     assert both.startswith("| SafetyPointGoal1-v0 | ucp | 1, 3 | 25 | 2.0 ± 12.7 | 2.0 ± 0.0 |")

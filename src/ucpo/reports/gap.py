@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ucpo.problem import Floats
 from ucpo.reports.figures import COLOURS
+from ucpo.stats import student_t
 
 CLOSE = 0.05
 """Share of the optimal return that may be missed, and cost units of excess, to be called close."""
@@ -29,7 +29,7 @@ def over_seeds(rows: pl.DataFrame) -> pl.DataFrame:
         row: dict[str, Any] = dict(zip(_KEYS, key, strict=True))
         row |= {name: group[name][0] for name in ("optimum", "own_return", "own_excess")}
         for name in _MEASURED:
-            row[name], row[f"{name}_ci95"] = _interval(group[name].to_numpy())
+            row[name], row[f"{name}_ci95"] = student_t(group[name].to_numpy())
         row |= {"worst": group["excess"].to_numpy().max(), "seeds": len(group)}
         summary.append(row | {"close": group["close"].sum()})
     return pl.DataFrame(summary)
@@ -110,16 +110,6 @@ def _label(groups: list[pl.DataFrame], group: pl.DataFrame) -> str:
         if len({each[name][0] for each in alike}) > 1:
             parts.append(text.format(group[name][0]))
     return ", ".join(parts)
-
-
-def _interval(values: Floats) -> tuple[float, float]:
-    """The mean and half its 95 % Student-t interval."""
-    from scipy.stats import t
-
-    if len(values) < 2:
-        return float(values.mean()), float("nan")
-    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return float(values.mean()), float(half)
 
 
 def _with_interval(mean: float, half: float) -> str:

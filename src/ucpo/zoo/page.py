@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ucpo import zoo
 from ucpo.reports.paper import lookup
+from ucpo.reports.sheets import interval
 from ucpo.stats import student_t
 from ucpo.zoo.cards import card
 
@@ -17,7 +17,7 @@ RESULTS = (
     "| task | method | seeds | budget | return | cost | P(cost > b) | excess | paper's return "
     "| paper's cost |\n|---|---|---|---|---|---|---|---|---|---|"
 )
-_DECIMALS = {"return": 1, "cost": 1, "exceeded": 3, "excess": 2}
+_MEASURED = ("return", "cost", "exceeded", "excess")
 
 
 def groups() -> list[list[str]]:
@@ -42,17 +42,12 @@ def results(names: Sequence[str]) -> Iterator[str]:
     for rows in zip(*(card(name).evaluation for name in names), strict=True):
         budget = rows[0]["budget"]
         paper = lookup(method, task, budget)
-        ours = [_interval([row[key] for row in rows], digits) for key, digits in _DECIMALS.items()]
+        ours = [interval(*student_t([row[key] for row in rows])) for key in _MEASURED]
         published = (
             f"{paper.return_mean} ± {paper.return_ci95}",
             f"{paper.cost_mean} ± {paper.cost_ci95}",
         )
         yield f"| {' | '.join((task, method, seeds, f'{budget:g}', *ours, *published))} |"
-
-
-def _interval(values: Sequence[float], digits: int) -> str:
-    mean, half = student_t(values)
-    return f"{mean:.{digits}f}" + ("" if math.isnan(half) else f" ± {half:.{digits}f}")
 
 
 def _without_seed(name: str) -> tuple[str, str]:
