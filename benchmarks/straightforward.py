@@ -27,9 +27,9 @@ class Straightforward:
         self.critics = plain(agent.critics.body)
         self.target_actor, self.target_critics = deepcopy(self.actor), deepcopy(self.critics)
         self.optimisers = [
-            torch.optim.Adam(c.parameters(), self.rates.critic) for c in self.critics
+            torch.optim.Adam(c.parameters(), self.rates.critic.first) for c in self.critics
         ]
-        self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), self.rates.actor)
+        self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), self.rates.actor.first)
         count = self.critics[0][-1].out_features
         self.taus = (torch.arange(count) + 0.5) / count
         wrap: Callable = torch.compile if compiled else (lambda function: function)
