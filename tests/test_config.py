@@ -15,6 +15,11 @@ def test_the_defaults_are_valid():
         (lambda: RunConfig(num_envs=0), "num_envs must be at least 1, got 0"),
         (lambda: RunConfig(num_envs=99, replay=ReplayConfig(capacity=64)), "least num_envs=99"),
         (lambda: ReplayConfig(n_step=0), "n_step must be"),
+        (lambda: ReplayConfig(relabel=1.5), "relabel must be at most 1.0, got 1.5"),
+        (
+            lambda: RunConfig(stock_discounted=True, replay=ReplayConfig(relabel=0.5)),
+            "relabel needs undiscounted stocks",
+        ),
         (lambda: EntropyConfig(rate=0.1), "must start above 0"),
         (lambda: RunConfig(variant="ucp-rn"), "did you mean 'ucp-nr'"),
         (lambda: RunConfig(variant="ucp-nr"), "--budget 25"),

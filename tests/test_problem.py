@@ -102,9 +102,11 @@ def test_one_budget_is_a_grid_with_one_level():
 def test_drawn_stocks_are_levels_of_each_cost_and_all_occur():
     grid = BudgetGrid((0.0, 10.0), (3.0, 12.0), (4, 3))
     generator = np.random.default_rng(0)
-    drawn = np.array([grid.draw(generator) for _ in range(300)])
-    assert set(drawn[:, 0]) == {-3.0, -2.0, -1.0, 0.0}
-    assert set(drawn[:, 1]) == {-12.0, -11.0, -10.0}
+    one_by_one = np.array([grid.draw(generator) for _ in range(300)])
+    for drawn in (one_by_one, grid.draws(300, generator)):
+        assert (drawn.shape, drawn.dtype) == ((300, 2), np.float32)
+        assert set(drawn[:, 0]) == {-3.0, -2.0, -1.0, 0.0}
+        assert set(drawn[:, 1]) == {-12.0, -11.0, -10.0}
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ class ReplayConfig:
     """Rewards summed before bootstrapping. More spreads reward faster and is noisier off-policy."""
     batch: int = 256
     """Transitions per update."""
+    relabel: float = 0.0
+    """Share of them seen as if under another budget: more is learned of each, less on-policy."""
 
     def __post_init__(self) -> None:
         _require(
@@ -88,6 +90,7 @@ class ReplayConfig:
             f"n_step must be between 1 and capacity={self.capacity}, got {self.n_step}",
         )
         _within("replay.batch", self.batch, 1, 2**20)
+        _within("replay.relabel", self.relabel, 0.0, 1.0)
         _within("replay.capacity", self.capacity, 1, 10**9)
 
 
@@ -290,6 +293,10 @@ class RunConfig:
         _require(
             self.replay.capacity >= self.num_envs,
             f"replay.capacity must be at least num_envs={self.num_envs}: {self.replay.capacity}",
+        )
+        _require(
+            not (self.replay.relabel and self.stock_discounted),
+            "replay.relabel needs undiscounted stocks, so ucp-ds goes without it; leave it at 0",
         )
         single = self.variant in SINGLE_BUDGET
         _require(

@@ -111,6 +111,7 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
         ),
         rates=Rates(
             batch=config.replay.batch,
+            relabelled=round(config.replay.relabel * config.replay.batch),
             critic=_decay(config, config.critic),
             actor=_decay(config, config.actor),
             critic_clip=config.critic.clip,

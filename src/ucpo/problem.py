@@ -169,6 +169,11 @@ class BudgetGrid:
             [generator.choice(self.stocks(cost)) for cost in range(len(self.levels))], np.float32
         )
 
+    def draws(self, count: int, generator: np.random.Generator) -> Floats:
+        """The same for many episodes at once, (count, C)."""
+        columns = [generator.choice(self.stocks(cost), count) for cost in range(len(self.levels))]
+        return np.stack(columns, axis=1).astype(np.float32)
+
     def covers(self, budgets: Sequence[float]) -> bool:
         """Whether the budgets (one per cost) lie in the trained range; between levels is fine."""
         return len(budgets) == len(self.low) and all(

@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from ucpo.agents.replay import Replay
 from ucpo.envs.interface import Episodes, Step
@@ -66,6 +67,20 @@ def test_a_window_never_mixes_two_episodes():
     fill(replay, [step(1.0, end="truncated"), *[step(9.0, reward=100.0, cost=100.0)] * 5])
     batch = replay.windows(np.array([0]), np.array([0]))
     assert (float(batch.reward), float(batch.costs)) == (1.0, 0.0)
+
+
+def test_a_window_seen_under_another_budget_keeps_what_had_been_spent():
+    replay = make(n_step=1)
+    spent = [step(1.0, cost=3.0, stock=-4.0, initial=-10.0)] * 2
+    for i, one in enumerate(spent):
+        column = np.full((1, 1), float(i), np.float32)
+        replay.add(column, column * 0.0 - 7.0, column, one)  # 3 of 10 spent, then 3 more
+    both = replay.windows(np.array([0, 1]), np.array([0, 0]))
+    seen = both.under(torch.tensor([[-5.0]]))
+    assert seen.initial_stock.tolist() == [[-5.0], [-10.0]]
+    assert seen.stock.tolist() == [[-2.0], [-7.0]]
+    assert seen.successor_stock.tolist() == [[1.0], [-4.0]]
+    assert seen.costs.tolist() == both.costs.tolist() == [[3.0], [3.0]]
 
 
 def test_a_window_stops_at_the_newest_transition():

@@ -56,7 +56,7 @@ class Multipliers:
             )
         if ascent == "adam" and not minimum > 0.0:
             raise UsageError("the softplus behind ascent 'adam' needs a minimum above 0, got 0")
-        self._problem, self._grid = problem, grid
+        self._problem, self.grid = problem, grid
         self._bounds = (minimum, maximum)
         self._softplus = ascent == "adam"
         first = torch.tensor(initial)
@@ -79,7 +79,7 @@ class Multipliers:
     def value(self, initial_stock: Tensor) -> Tensor:
         """Prices of episodes that began with these stocks, both (batch, C)."""
         columns = [
-            table.to(initial_stock.device)[self._grid.bin(initial_stock[:, cost], cost).long()]
+            table.to(initial_stock.device)[self.grid.bin(initial_stock[:, cost], cost).long()]
             for cost, table in enumerate(self.tables())
         ]
         return torch.stack(columns, dim=1)
@@ -91,7 +91,7 @@ class Multipliers:
             final = first + torch.as_tensor(costs, dtype=torch.float32)
             constraints = enumerate(self._problem.constraints)
             violations = torch.stack([limit.violation(final[cost]) for cost, limit in constraints])
-            bins = torch.stack([self._grid.bin(first[cost], cost) for cost in range(len(first))])
+            bins = torch.stack([self.grid.bin(first[cost], cost) for cost in range(len(first))])
             self._recent.append((bins.long(), violations))
 
     def update(self) -> None:
@@ -128,7 +128,7 @@ class Multipliers:
         episodes = min(len(recent.get("bins", ())), self._recent.maxlen or 0)
         bins, violations = np.zeros((episodes, C), np.int64), np.zeros((episodes, C), np.float32)
         states.fit(recent, {"bins": bins, "violations": violations}, what)
-        if ((recent["bins"] < 0) | (recent["bins"] >= self._grid.levels)).any():
+        if ((recent["bins"] < 0) | (recent["bins"] >= self.grid.levels)).any():
             raise UsageError("the saved state of the multipliers names levels that are not there")
         for c, parameter in enumerate(self.parameters):
             parameter.copy_(torch.from_numpy(tables[str(c)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numba
@@ -36,6 +36,22 @@ class Batch:
             return self
         names = (field.name for field in fields(self))
         return Batch(**{name: getattr(self, name).to(device) for name in names})
+
+
+    def under(self, initial_stock: Tensor) -> Batch:
+        """The same, the first k windows as if their episodes had begun with these stocks, (k, C).
+
+        A task does not depend on the stock, so only what had been spent is carried over. This holds
+        for undiscounted stocks; discounted ones grow apart.
+        """
+        others = torch.cat([initial_stock, self.initial_stock[len(initial_stock) :]])
+        shift = others - self.initial_stock
+        return replace(
+            self,
+            stock=self.stock + shift,
+            successor_stock=self.successor_stock + shift,
+            initial_stock=others,
+        )
 
 
 class Replay:

@@ -46,6 +46,7 @@ class Rates:
     """Step sizes and limits of the updates; `ucpo.config` says what each of them does."""
 
     batch: int
+    relabelled: int  # transitions of a batch whose budget is drawn anew
     critic: Decay
     actor: Decay
     critic_clip: float
@@ -184,7 +185,11 @@ class UCPAgent:
         return metrics
 
     def _batch(self) -> Batch:
-        drawn = self.replay.sample(self.rates.batch, self._choice).to(self._device)
+        drawn = self.replay.sample(self.rates.batch, self._choice)
+        if self.rates.relabelled:
+            others = self.multipliers.grid.draws(self.rates.relabelled, self._choice)
+            drawn = drawn.under(torch.from_numpy(others))
+        drawn = drawn.to(self._device)
         seen = {"obs": self.normaliser(drawn.obs), "successor": self.normaliser(drawn.successor)}
         return replace(drawn, **seen)
 
