@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ucpo import zoo
 from ucpo.config_files import read_config
 from ucpo.reports.paper import name_of
 from ucpo.stats import summarise
@@ -12,6 +13,7 @@ from ucpo.zoo.adding import command
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUNS = sorted(file.parent for file in DOCS.glob("evidence/*/*/evaluation.parquet"))
+CURVES = [*sorted(DOCS.glob("evidence/goals/*")), zoo.locate("zoo:SafetyPointGoal1-v0")]
 SAID = (DOCS / "learning.md").read_text(encoding="utf-8")
 
 
@@ -35,3 +37,16 @@ def test_the_page_says_what_the_episodes_say_and_how_they_came_about(run):
     assert command(read_config(run / "config.toml")) in SAID
     lines = SAID.splitlines()
     assert [row for row in rows(run) if row not in lines] == []
+
+
+@pytest.mark.parametrize("run", CURVES, ids=lambda run: run.name)
+def test_the_page_says_what_was_logged_on_the_way_and_how_it_came_about(run):
+    assert command(read_config(run / "config.toml")) in SAID
+    logged = pl.read_csv(run / "metrics.csv", infer_schema_length=None)
+    now_and_then = logged.filter(pl.col("env_steps") % 200_000 == 0)
+    assert len(now_and_then) >= 4
+    cells = [
+        f"{mean:.1f} ({cost:.0f})"
+        for mean, cost in now_and_then.select("return", "cost/cost").iter_rows()
+    ]
+    assert " | ".join(cells) in SAID

@@ -37,7 +37,6 @@ class Batch:
         names = (field.name for field in fields(self))
         return Batch(**{name: getattr(self, name).to(device) for name in names})
 
-
     def under(self, initial_stock: Tensor) -> Batch:
         """The same, the first k windows as if their episodes had begun with these stocks, (k, C).
 

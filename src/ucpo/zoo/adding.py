@@ -79,10 +79,16 @@ def command(config: RunConfig) -> str:
     chosen, expected = deciding(config), deciding(usual)
     for name in chosen:
         if name != "seed" and chosen[name] != expected[name]:
-            value = chosen[name]
-            several = value if isinstance(value, tuple) else (value,)
-            words += [f"--{name.replace('_', '-')}", *map(str, several)]
+            words += _option(name.replace("_", "-"), chosen[name])
     return shlex.join([*words, "--seed", str(config.seed)])
+
+
+def _option(name: str, value: Any) -> list[str]:
+    """The words that set an option, nested ones named a.b."""
+    if isinstance(value, bool):
+        group, dot, last = name.rpartition(".")
+        return [f"--{group}{dot}{last if value else 'no-' + last}"]
+    return [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
 
 
 def deciding(config: RunConfig) -> dict[str, Any]:
