@@ -60,9 +60,12 @@ class Straightforward:
             action, _, _ = sample(self.target_actor, s, z, noise)
             future = [critic(torch.cat([s, action, z], -1)) for critic in self.target_critics]
             smaller = (future[0].mean(-1) <= future[1].mean(-1))[:, None]
-            discount = batch.discount[:, None]
-            reward = batch.reward[:, None] + discount * torch.where(smaller, future[0], future[1])
-            costs = [batch.costs[:, i : i + 1] + discount * one for i, one in enumerate(future[2:])]
+            smaller_future = torch.where(smaller, future[0], future[1])
+            reward = batch.reward[:, None] + batch.discount[:, None] * smaller_future
+            costs = [
+                batch.costs[:, i : i + 1] + batch.cost_discount[:, None] * one
+                for i, one in enumerate(future[2:])
+            ]
         inputs = torch.cat([batch.obs, batch.action, batch.stock / self.scale], -1)
         targets = [reward, reward, *costs]
         return sum(

@@ -12,6 +12,7 @@ def test_the_defaults_are_valid():
     ("make", "message"),
     [
         (lambda: RunConfig(gamma=1.5), "gamma must be above 0 and at most 1, got 1.5"),
+        (lambda: RunConfig(cost_gamma=0.0), "cost_gamma must be above 0 and at most 1, got 0.0"),
         (lambda: RunConfig(num_envs=0), "num_envs must be at least 1, got 0"),
         (lambda: RunConfig(num_envs=99, replay=ReplayConfig(capacity=64)), "least num_envs=99"),
         (lambda: ReplayConfig(n_step=0), "n_step must be"),
@@ -28,3 +29,10 @@ def test_the_defaults_are_valid():
 def test_values_without_sense_are_refused_with_what_would_make_it(make, message):
     with pytest.raises(UsageError, match=message):
         make()
+
+
+def test_costs_are_discounted_as_rewards_are_unless_told_otherwise():
+    assert RunConfig(gamma=0.9).discount_of_costs == 0.9
+    config = RunConfig(gamma=0.9, cost_gamma=0.95)
+    assert (config.discount_of_costs, config.stock_discount) == (0.95, 1.0)
+    assert RunConfig(gamma=0.9, cost_gamma=0.95, stock_discounted=True).stock_discount == 0.95

@@ -223,11 +223,13 @@ class RunConfig:
     tolerate_mean: bool = True
     """Use the tolerance for the mean utility too (the released code does not)."""
     stock_discounted: bool = False
-    """Inflate the stock by 1/gamma each step (UCP-DS)."""
+    """Inflate the stock each step by 1 over the discount of costs (UCP-DS)."""
     stock_observed: bool = True
     """Show the stock to the networks (UCP-NA does not)."""
     gamma: float = 0.999
-    """Discount per environment step."""
+    """Discount of rewards per environment step."""
+    cost_gamma: float | None = None
+    """Discount of costs; by default that of rewards. A budget is for the whole episode."""
 
     env_steps: int = 3_000_000
     """Environment steps in total, over all environments together."""
@@ -272,7 +274,8 @@ class RunConfig:
             self.variant in VARIANTS,
             f"no variant {self.variant!r}; {nearest(self.variant, list(VARIANTS))}",
         )
-        _require(0.0 < self.gamma <= 1.0, f"gamma must be above 0 and at most 1, got {self.gamma}")
+        for name, gamma in (("gamma", self.gamma), ("cost_gamma", self.discount_of_costs)):
+            _require(0.0 < gamma <= 1.0, f"{name} must be above 0 and at most 1, got {gamma}")
         for name, low, high in (
             ("seed", 0, _MOST),
             ("env_steps", 1, _MOST),
@@ -303,3 +306,13 @@ class RunConfig:
             not single or bool(self.budget),
             f"{self.variant} trains for one budget; say which, e.g. --budget 25",
         )
+
+    @property
+    def discount_of_costs(self) -> float:
+        """Of costs, per environment step."""
+        return self.gamma if self.cost_gamma is None else self.cost_gamma
+
+    @property
+    def stock_discount(self) -> float:
+        """What the stock is divided by in each step."""
+        return self.discount_of_costs if self.stock_discounted else 1.0

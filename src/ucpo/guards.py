@@ -80,7 +80,7 @@ def reproduce(run: str | Path, task: Task | None = None) -> None:
     config = read_config(folder / "config.toml")
     played = make_task(config.task if task is None else task, 1, config.costs or None)
     try:
-        played.reset(repeat(start), config.gamma if config.stock_discounted else 1.0)
+        played.reset(repeat(start), config.stock_discount)
         for action in actions:
             played.step(action[None])
     finally:

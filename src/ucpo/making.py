@@ -102,6 +102,7 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
             C,
             config.replay.n_step,
             config.gamma,
+            config.discount_of_costs,
         ),
         normaliser=Normaliser(spec.observation_size, config.networks.normalise, device),
         entropy=Entropy(

@@ -322,8 +322,7 @@ class _Training:
     @property
     def own(self) -> tuple[Utility, float, float]:
         """The utility, the discount and the stock's discount of the problem it is meant for."""
-        gamma = self.config.gamma
-        return utility(self.config.utility), gamma, gamma if self.config.stock_discounted else 1.0
+        return utility(self.config.utility), self.config.gamma, self.config.stock_discount
 
 
 def _trainings(

@@ -97,7 +97,6 @@ class UCP:
         self.grid = make_grid(config, self.task.spec)
         self.agent = make_agent(config, self.task.spec, self.grid)
         self.generator = np.random.default_rng([config.seed, 1])
-        self._stock_discount = config.gamma if config.stock_discounted else 1.0
         self._resumed: Resumed | None = None
         self.interrupted: signal.Signals | None = None  # what ended the last training early
 
@@ -174,7 +173,7 @@ class UCP:
                 train(
                     self.agent,
                     self.task,
-                    begun or self.task.reset(self.starts(), self._stock_discount),
+                    begun or self.task.reset(self.starts(), self.config.stock_discount),
                     progress,
                     journal,
                     random_steps=self.config.random_steps,
@@ -222,12 +221,13 @@ class UCP:
             cost_names=spec.cost_names,
             budget_low=self.grid.low,
             budget_high=self.grid.high,
-            stock_discount=self._stock_discount,
+            stock_discount=self.config.stock_discount,
             hidden=config.networks.hidden,
             stock_size=body.stock_size,
             stock_scale=body.stock_scale,
             stock_features=config.networks.stock_features,
             gamma=config.gamma,
+            cost_gamma=config.cost_gamma,
         )
         actor = self.agent.normaliser.plain(self.agent.actor)
         return Policy(actor if config.device == "cpu" else deepcopy(actor).cpu(), info)

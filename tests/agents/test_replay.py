@@ -34,8 +34,8 @@ def fill(replay, steps, n=1):
         replay.add(column, column * 10.0, column * 0.1, one)
 
 
-def make(n_step=3, gamma=0.5, capacity=8, num_envs=1):
-    return Replay(capacity, num_envs, 1, 1, 1, n_step, gamma)
+def make(n_step=3, gamma=0.5, capacity=8, num_envs=1, cost_gamma=0.5):
+    return Replay(capacity, num_envs, 1, 1, 1, n_step, gamma, cost_gamma)
 
 
 def window(replay, row, env=0):
@@ -108,6 +108,15 @@ def test_costs_stocks_and_initial_stocks_come_from_their_own_ends_of_the_window(
     assert float(batch.costs) == 1.5
 
 
+def test_costs_have_a_discount_of_their_own():
+    replay = make(n_step=2, gamma=0.5, cost_gamma=0.25)
+    fill(replay, [step(1.0, cost=1.0), step(2.0, cost=1.0), step(3.0, end="terminated")])
+    batch = replay.windows(np.array([0, 2]), np.array([0, 0]))
+    assert (batch.reward.tolist(), batch.costs[:, 0].tolist()) == ([1.5, 1.0], [1.25, 0.0])
+    assert batch.discount.tolist() == [0.25, 0.0]
+    assert batch.cost_discount.tolist() == [0.0625, 0.0]
+
+
 def test_environments_do_not_mix():
     replay = make(n_step=4, capacity=16, num_envs=2)
     for i in range(4):
@@ -133,7 +142,7 @@ def test_samples_are_uniform_over_what_is_stored():
 
 def test_a_capacity_below_one_row_is_refused():
     with pytest.raises(UsageError, match="num_envs=8"):
-        Replay(4, 8, 1, 1, 1, 1, 0.99)
+        Replay(4, 8, 1, 1, 1, 1, 0.99, 0.99)
 
 
 def test_where_an_environment_broke_the_step_before_is_there_twice_and_ends():

@@ -53,6 +53,7 @@ def batch(rows=32, costs=1, seed=0, **changes):
         successor=normal(rows, 3),
         successor_stock=normal(rows, costs) * 5.0 - 5.0,
         discount=torch.full((rows,), 0.9),
+        cost_discount=torch.full((rows,), 0.9),
     )
     return dataclasses.replace(made, **changes)
 
@@ -74,6 +75,18 @@ def test_targets_add_the_window_and_the_discounted_future():
     future = torch.tensor([[1.0, 3.0], [1.0, 3.0]])
     target = bellman(torch.tensor([10.0, 20.0]), torch.tensor([0.5, 0.0]), future)
     assert target.tolist() == [[10.5, 11.5], [20.0, 20.0]]
+
+
+def test_rewards_and_costs_to_come_are_discounted_each_with_its_own():
+    agent, nothing = make(), torch.zeros(32)
+    data = batch(discount=nothing)
+    reward, _, cost = agent._targets(data)
+    assert (reward == data.reward[:, None]).all()
+    assert (cost != data.costs).all()
+    data = batch(cost_discount=nothing)
+    reward, _, cost = agent._targets(data)
+    assert (reward != data.reward[:, None]).all()
+    assert (cost == data.costs).all()
 
 
 def test_the_actor_weighs_reward_against_the_priced_excess_of_the_final_stock():
@@ -313,7 +326,7 @@ def test_actor_updates_leave_no_gradient_in_the_critics():
 
 def test_learning_from_one_batch_lowers_its_critic_loss():
     agent = make(critic={"rate": 1e-2, "clip": 10.0})
-    data = batch(discount=torch.zeros(32))
+    data = batch(discount=torch.zeros(32), cost_discount=torch.zeros(32))
     first = agent._improve_critics(data)
     for _ in range(200):
         last = agent._improve_critics(data)

@@ -47,6 +47,8 @@ class PolicyInfo:
     stock_features: int
     gamma: float | None = None
     """Discount of the sums the critics predict; None in files that do not say it."""
+    cost_gamma: float | None = None
+    """That of costs, where it is another one."""
 
     def __post_init__(self) -> None:
         """Refuse what no training writes; files come from strangers too."""
@@ -70,6 +72,14 @@ class PolicyInfo:
     def _pairs(self, what: str) -> list[tuple[float, float]]:
         low, high = getattr(self, f"{what}_low"), getattr(self, f"{what}_high")
         return list(zip(low, high, strict=True))
+
+    @property
+    def gammas(self) -> tuple[float, ...] | None:
+        """Discounts of the reward and of each cost; None where they are not known."""
+        if self.gamma is None:
+            return None
+        of_costs = self.gamma if self.cost_gamma is None else self.cost_gamma
+        return self.gamma, *[of_costs] * len(self.cost_names)
 
     def weights(self) -> int:
         """How many numbers the network has."""

@@ -25,10 +25,11 @@ class Batch:
     action: Tensor  # (batch, action)
     initial_stock: Tensor  # (batch, C) of the episode the window came from
     reward: Tensor  # (batch,) discounted sum over the window
-    costs: Tensor  # (batch, C) likewise
+    costs: Tensor  # (batch, C) likewise, with the discount of costs
     successor: Tensor  # (batch, obs) at the end of the window
     successor_stock: Tensor  # (batch, C)
     discount: Tensor  # (batch,) gamma^k after a window of k steps, 0 after a termination
+    cost_discount: Tensor  # (batch,) the same for costs
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device."""
@@ -70,6 +71,7 @@ class Replay:
         cost_size: int,
         n_step: int,
         gamma: float,
+        cost_gamma: float,
     ) -> None:
         if capacity < num_envs:
             raise UsageError(f"replay capacity must be at least num_envs={num_envs}: {capacity}")
@@ -81,7 +83,8 @@ class Replay:
         self._terminated = np.zeros((rows, num_envs), np.bool_)
         self._ended = np.zeros((rows, num_envs), np.bool_)
         self._splits = np.cumsum([D, C, A])
-        self._decay = (gamma ** np.arange(n_step + 1)).astype(np.float32)
+        gammas = np.array([gamma] + [cost_gamma] * C)
+        self._decay = (gammas ** np.arange(n_step + 1)[:, None]).astype(np.float32)
         self._rows_written = 0
 
     def __len__(self) -> int:
@@ -177,7 +180,7 @@ class Replay:
         """The windows that begin at the given rows and environments, (batch,) each."""
         newest = (self._rows_written - 1) % len(self._ended)
         gains = np.zeros((len(rows), self._gains.shape[2]), np.float32)
-        last, discount = np.empty_like(rows), np.empty(len(rows), np.float32)
+        last, discount = np.empty_like(rows), np.empty_like(gains)
         past = (self._gains, self._ended, self._terminated)
         _assemble(*past, newest, rows, envs, self._decay, gains, last, discount)
 
@@ -194,7 +197,8 @@ class Replay:
             costs=torch.from_numpy(gains[:, 1:]),
             successor=successor,
             successor_stock=successor_stock,
-            discount=torch.from_numpy(discount),
+            discount=torch.from_numpy(discount[:, 0]),
+            cost_discount=torch.from_numpy(discount[:, 1]),
         )
 
 
@@ -211,15 +215,16 @@ def _assemble(
     last: Ints,
     discount: Floats,
 ) -> None:
-    """Walk every window: discounted sums of its gains, its last row, the discount after it."""
+    """Walk every window: discounted sums of its gains, its last row, the discounts after it."""
     n_step = len(decay) - 1
     for i in range(len(rows)):
         row, env = rows[i], envs[i]
         for k in range(n_step):
             for j in range(sums.shape[1]):
-                sums[i, j] += decay[k] * gains[row, env, j]
+                sums[i, j] += decay[k, j] * gains[row, env, j]
             if ended[row, env] or row == newest or k + 1 == n_step:
                 last[i] = row
-                discount[i] = np.float32(0.0) if terminated[row, env] else decay[k + 1]
+                for j in range(sums.shape[1]):
+                    discount[i, j] = np.float32(0.0) if terminated[row, env] else decay[k + 1, j]
                 break
             row = (row + 1) % len(ended)

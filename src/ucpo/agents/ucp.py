@@ -212,7 +212,7 @@ class UCPAgent:
         future = self.target_critics(s, z, action)
         soft_reward = pessimist(future[:2]) - self.entropy.weight * sample.log_prob[:, None]
         reward = bellman(batch.reward, batch.discount, soft_reward)
-        costs = bellman(batch.costs.T, batch.discount, future[2:])
+        costs = bellman(batch.costs.T, batch.cost_discount, future[2:])
         return torch.cat([reward.expand(2, -1, -1), costs])
 
     def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:

@@ -36,9 +36,9 @@ class Calibration:
     """
 
     def __init__(self, policy: Policy, critics: Critics, task: VectorTask) -> None:
-        if policy.info.gamma is None:
+        if policy.info.gammas is None:
             raise UsageError("the policy file does not say its discount; train again to calibrate")
-        self._gamma = policy.info.gamma
+        self._gammas = np.array(policy.info.gammas[1:])  # of each cost
         self._policy, self._critics = policy, critics
         self._identity = Identity(policy, task.spec)
         self._costs = task.spec.cost_names
@@ -80,20 +80,22 @@ class Calibration:
         steps = len(self._paid[row])
         to_go = np.empty((steps, len(self._costs)))
         for age in reversed(range(steps)):
-            sums = self._paid[row][age] + self._gamma * sums
+            sums = self._paid[row][age] + self._gammas * sums
             to_go[age] = sums
         truncated = moment.step.truncated[row] and not moment.step.terminated[row]
         rows = []
         for age, quantiles in self._predictions[row]:
-            hidden = self._gamma ** (steps - age) if truncated else 0.0
-            for name, values, happened in zip(self._costs, quantiles, to_go[age], strict=True):
+            hidden = self._gammas ** (steps - age) * truncated
+            for name, values, happened, unseen in zip(
+                self._costs, quantiles, to_go[age], hidden.tolist(), strict=True
+            ):
                 rows.append(
                     {
                         **self._identity.row(job),
                         "cost": name,
                         "age": age,
                         **_compare(values, happened),
-                        "observed": 1.0 - hidden,
+                        "observed": 1.0 - unseen,
                     }
                 )
         return rows

@@ -198,33 +198,32 @@ class Totals:
     """One row per episode.
 
     After the columns of `Identity`: ``return``, ``cost_NAME`` (undiscounted sums), ``length``
-    (environment steps), ``discounted_return``, ``discounted_cost_NAME`` (with the agent's gamma;
-    empty where a policy file does not say it), ``remaining_NAME`` (budget minus cost).
+    (environment steps), ``discounted_return``, ``discounted_cost_NAME`` (as the agent discounts
+    them; empty where a policy file does not say how), ``remaining_NAME`` (budget minus cost).
     """
 
     def __init__(self, policy: Policy, task: VectorTask) -> None:
         self._identity = Identity(policy, task.spec)
         self._costs = task.spec.cost_names
-        self._gamma = policy.info.gamma
-        self._weight = np.ones((task.num_envs, 1))
+        self._gammas = policy.info.gammas
         self._sums = np.zeros((task.num_envs, 1 + len(self._costs)))  # reward, then each cost
+        self._weights = np.ones_like(self._sums)
 
     def see(self, moment: Moment) -> list[Row]:
         """Add up a step."""
         step = moment.step
-        self._sums[:, 0] += self._weight[:, 0] * step.reward
-        self._sums[:, 1:] += self._weight * step.costs
-        self._weight *= 1.0 if self._gamma is None else self._gamma
+        self._sums += self._weights * np.column_stack([step.reward, step.costs])
+        self._weights *= 1.0 if self._gammas is None else self._gammas
         rows = [self._row(step, i, job) for i, job in moment.finished]
         ended = step.episodes.rows
-        self._sums[ended], self._weight[ended] = 0.0, 1.0
+        self._sums[ended], self._weights[ended] = 0.0, 1.0
         return rows
 
     def _row(self, step: Step, i: int, job: Job) -> Row:
         episodes = step.episodes
         costs = episodes.costs[i].astype(float)
         sums: list[Any] = self._sums[episodes.rows[i]].tolist()
-        if self._gamma is None:
+        if self._gammas is None:
             sums = [None] * len(sums)
         return {
             **self._identity.row(job),
