@@ -238,7 +238,9 @@ class Totals:
 
 def fingerprint(policy: Policy) -> str:
     """Twelve hexadecimal digits that change whenever the policy does."""
-    digest = hashlib.sha256(json.dumps(asdict(policy.info), sort_keys=True).encode())
+    # What a file does not say is left out: files stay the same policies when there is more to say.
+    said = {name: value for name, value in asdict(policy.info).items() if value is not None}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name, value in sorted(policy.actor.state_dict().items()):
         digest.update(name.encode() + value.detach().cpu().numpy().tobytes())
     return digest.hexdigest()[:12]
