@@ -12,6 +12,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
+from ucpo.envs.interface import Hold
 from ucpo.errors import UsageError, nearest
 
 VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
@@ -78,7 +79,8 @@ class ReplayConfig:
     capacity: int = 1_000_000
     """Transitions kept; the oldest are overwritten."""
     n_step: int = 10
-    """Rewards summed before bootstrapping. More spreads reward faster and is noisier off-policy."""
+    """Decisions, each of --hold environment steps, whose rewards are summed before bootstrapping.
+    More spreads reward faster and is noisier off-policy."""
     batch: int = 256
     """Transitions per update."""
     relabel: float = 0.0
@@ -234,7 +236,10 @@ class RunConfig:
     env_steps: int = 3_000_000
     """Environment steps in total, over all environments together."""
     num_envs: int = 8
-    """Environments stepped together; each iteration makes one step in each."""
+    """Environments stepped together; each iteration makes one decision in each."""
+    hold: int = 1
+    """Environment steps a decision is kept for while training (beyond the paper). More lets each
+    decision matter more and sees further with the same n-step; policies act at every step after."""
     asynchronous: bool = False
     """Step environments that are not our own in processes of their own, at the same time."""
     worker_timeout: float = 120.0
@@ -280,6 +285,7 @@ class RunConfig:
             ("seed", 0, _MOST),
             ("env_steps", 1, _MOST),
             ("num_envs", 1, 10**6),
+            ("hold", 1, 1000),
             ("updates", 1, 10**6),
             ("threads", 1, 10**4),
             ("log_every", 1, _MOST),
@@ -311,6 +317,11 @@ class RunConfig:
     def discount_of_costs(self) -> float:
         """Of costs, per environment step."""
         return self.gamma if self.cost_gamma is None else self.cost_gamma
+
+    @property
+    def holding(self) -> Hold:
+        """How decisions are kept, for the task."""
+        return Hold(self.hold, self.gamma, self.discount_of_costs)
 
     @property
     def stock_discount(self) -> float:

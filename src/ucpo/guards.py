@@ -43,11 +43,15 @@ def dump(folder: Path, error: NotFiniteError, config: RunConfig, agent: UCPAgent
     about: dict[str, Any] = {"message": str(error), "task": config.task}
     about |= {"env_steps": agent.env_steps, "updates": agent.updates}
     if isinstance(error, BrokenStepError):
-        earlier = agent.replay.actions(error.row, error.made)
+        earlier = agent.replay.actions(error.row, error.made - error.held)
         name = STEP_FILE
         about |= {"environment": error.row, "seed": error.start.seed}
-        about |= {"step_of_episode": error.made + 1, "complete": len(earlier) == error.made}
-        arrays = {"actions": np.vstack([earlier, error.action]), "stock": error.start.stock}
+        about |= {
+            "step_of_episode": error.made + 1,
+            "complete": len(earlier) + error.held == error.made,
+        }
+        held = [error.action] * (error.held + 1)
+        arrays = {"actions": np.vstack([earlier, *held]), "stock": error.start.stock}
         hint = f"ucpo.guards.reproduce({str(folder)!r}) plays the episode again up to that step"
     else:
         name, arrays = UPDATE_FILE, agent.state()

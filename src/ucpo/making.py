@@ -103,6 +103,7 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
             config.replay.n_step,
             config.gamma,
             config.discount_of_costs,
+            config.hold,
         ),
         normaliser=Normaliser(spec.observation_size, config.networks.normalise, device),
         entropy=Entropy(

@@ -178,6 +178,7 @@ class UCP:
                     journal,
                     random_steps=self.config.random_steps,
                     updates=self.config.updates,
+                    hold=self.config.holding,
                     generator=self.generator,
                     stopped=stop.asked,
                     save=saver or (lambda: None),
@@ -228,6 +229,7 @@ class UCP:
             stock_features=config.networks.stock_features,
             gamma=config.gamma,
             cost_gamma=config.cost_gamma,
+            hold=config.hold if config.hold > 1 else None,
         )
         actor = self.agent.normaliser.plain(self.agent.actor)
         return Policy(actor if config.device == "cpu" else deepcopy(actor).cpu(), info)

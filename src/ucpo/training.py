@@ -12,7 +12,7 @@ import torch
 
 from ucpo import states
 from ucpo.agents.ucp import UCPAgent
-from ucpo.envs.interface import Arrays, Episodes, VectorTask
+from ucpo.envs.interface import Arrays, Episodes, Hold, VectorTask
 from ucpo.guards import finite
 from ucpo.journal import Journal, Row
 from ucpo.problem import BudgetGrid, Floats
@@ -29,6 +29,7 @@ def train(
     *,
     random_steps: int,
     updates: int,
+    hold: Hold,
     generator: np.random.Generator,
     stopped: Callable[[], bool] = lambda: False,
     save: Callable[[], None] = lambda: None,
@@ -43,6 +44,7 @@ def train(
         journal: Where metrics go.
         random_steps: With fewer environment steps made, actions are uniformly random, no updates.
         updates: Updates per iteration of all environments.
+        hold: How long decisions are kept.
         generator: For the random actions.
         stopped: Asked after every iteration; True ends the training.
         save: Called after every iteration; may write a checkpoint.
@@ -55,7 +57,7 @@ def train(
             actions = agent.act(obs, stock)
         else:
             actions = generator.uniform(-1.0, 1.0, shape).astype(np.float32)
-        step = task.step(actions)
+        step = task.step(actions, hold)
         agent.remember(obs, stock, actions, step)
         agent.observe(step.episodes)
         progress.observe(step.episodes)

@@ -9,7 +9,7 @@ from ucpo.envs.interface import Episodes, Step
 from ucpo.errors import UsageError
 
 
-def step(successor, *, reward=1.0, cost=0.0, stock=0.0, initial=0.0, end=None, n=1):
+def step(successor, *, reward=1.0, cost=0.0, stock=0.0, initial=0.0, end=None, n=1, env_steps=1):
     """A step of n environments alike; `end` is None, "terminated" or "truncated"."""
     column = np.full((n, 1), 1.0, np.float32)
     none = np.empty(0)
@@ -21,6 +21,7 @@ def step(successor, *, reward=1.0, cost=0.0, stock=0.0, initial=0.0, end=None, n
         initial_stock=column * initial,
         reward=np.full(n, reward),
         costs=np.full((n, 1), cost),
+        env_steps=np.full(n, env_steps),
         terminated=np.full(n, end == "terminated"),
         truncated=np.full(n, end == "truncated"),
         episodes=Episodes(none, none, none, none, none, none),
@@ -34,8 +35,8 @@ def fill(replay, steps, n=1):
         replay.add(column, column * 10.0, column * 0.1, one)
 
 
-def make(n_step=3, gamma=0.5, capacity=8, num_envs=1, cost_gamma=0.5):
-    return Replay(capacity, num_envs, 1, 1, 1, n_step, gamma, cost_gamma)
+def make(n_step=3, gamma=0.5, capacity=8, num_envs=1, cost_gamma=0.5, hold=1):
+    return Replay(capacity, num_envs, 1, 1, 1, n_step, gamma, cost_gamma, hold)
 
 
 def window(replay, row, env=0):
@@ -189,3 +190,26 @@ def test_the_latest_actions_of_an_environment():
     fill(replay, [step(float(i)) for i in range(6)])
     np.testing.assert_allclose(replay.actions(0, 3)[:, 0], [0.3, 0.4, 0.5], rtol=1e-6)
     assert len(replay.actions(0, 9)) == 4
+
+
+def test_a_window_of_held_decisions_discounts_by_the_environment_steps_each_was_kept_for():
+    replay = make(n_step=2, gamma=0.5, cost_gamma=0.1, hold=4)
+    fill(
+        replay,
+        [
+            step(1.0, reward=1.0, cost=1.0, env_steps=4),
+            step(2.0, reward=1.0, cost=1.0, env_steps=3, end="truncated"),
+            step(3.0, reward=1.0, cost=1.0, env_steps=4),
+        ],
+    )
+    window = replay.windows(np.array([0, 1]), np.array([0, 0]))
+    assert window.reward.tolist() == [1.0 + 0.5**4, 1.0]
+    np.testing.assert_allclose(window.costs[:, 0], [1.0 + 0.1**4, 1.0])
+    assert window.discount.tolist() == [0.5**7, 0.5**3]
+    np.testing.assert_allclose(window.cost_discount, [0.1**7, 0.1**3], rtol=1e-5)
+
+
+def test_actions_of_an_episode_are_named_for_every_environment_step():
+    replay = make(hold=4)
+    fill(replay, [step(1.0, env_steps=4), step(2.0, env_steps=2)])
+    np.testing.assert_allclose(replay.actions(0, 5)[:, 0], [0.0, 0.0, 0.0, 0.1, 0.1])

@@ -49,6 +49,8 @@ class PolicyInfo:
     """Discount of the sums the critics predict; None in files that do not say it."""
     cost_gamma: float | None = None
     """That of costs, where it is another one."""
+    hold: int | None = None
+    """Environment steps each decision was kept for in training, where that was more than one."""
 
     def __post_init__(self) -> None:
         """Refuse what no training writes; files come from strangers too."""
@@ -248,6 +250,7 @@ _LONGEST = 10_000  # of the lists in a policy
 _FITS = {  # by the type of a field of PolicyInfo
     "str": _text,
     "int": _count,
+    "int | None": lambda value, name: None if value is None else _count(value, name),
     "float": _number,
     "float | None": lambda value, name: None if value is None else _number(value, name),
     "tuple[str, ...]": _several(_text),

@@ -18,7 +18,7 @@ from ucpo.problem import Floats
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Windows of up to n steps. Stocks are in cost units."""
+    """Windows of up to n decisions. Stocks are in cost units."""
 
     obs: Tensor  # (batch, obs)
     stock: Tensor  # (batch, C)
@@ -28,7 +28,7 @@ class Batch:
     costs: Tensor  # (batch, C) likewise, with the discount of costs
     successor: Tensor  # (batch, obs) at the end of the window
     successor_stock: Tensor  # (batch, C)
-    discount: Tensor  # (batch,) gamma^k after a window of k steps, 0 after a termination
+    discount: Tensor  # (batch,) gamma^k after k environment steps, 0 after a termination
     cost_discount: Tensor  # (batch,) the same for costs
 
     def to(self, device: torch.device) -> Batch:
@@ -57,8 +57,8 @@ class Batch:
 class Replay:
     """The last `capacity` transitions of `num_envs` environments, in rows of one iteration each.
 
-    A window of n steps stops early where its episode ended or the newest row is reached; it never
-    reaches into another episode. After a time limit it bootstraps from the episode's last
+    A window of n decisions stops early where its episode ended or the newest row is reached; it
+    never reaches into another episode. After a time limit it bootstraps from the episode's last
     observation, after a termination it does not bootstrap.
     """
 
@@ -72,6 +72,7 @@ class Replay:
         n_step: int,
         gamma: float,
         cost_gamma: float,
+        hold: int = 1,
     ) -> None:
         if capacity < num_envs:
             raise UsageError(f"replay capacity must be at least num_envs={num_envs}: {capacity}")
@@ -80,11 +81,14 @@ class Replay:
         self._before = np.zeros((rows, num_envs, D + C + A + C), np.float32)
         self._after = np.zeros((rows, num_envs, D + C), np.float32)
         self._gains = np.zeros((rows, num_envs, 1 + C), np.float32)  # reward, costs
+        self._env_steps = np.zeros((rows, num_envs), np.uint16)  # a decision was kept for
         self._terminated = np.zeros((rows, num_envs), np.bool_)
         self._ended = np.zeros((rows, num_envs), np.bool_)
         self._splits = np.cumsum([D, C, A])
         gammas = np.array([gamma] + [cost_gamma] * C)
-        self._decay = (gammas ** np.arange(n_step + 1)[:, None]).astype(np.float32)
+        self._n_step = n_step
+        # Of what comes so many environment steps after a window's beginning.
+        self._decay = (gammas ** np.arange(n_step * hold + 1)[:, None]).astype(np.float32)
         self._rows_written = 0
 
     def __len__(self) -> int:
@@ -98,6 +102,7 @@ class Replay:
         np.concatenate([step.successor, step.successor_stock], axis=1, out=self._after[row])
         self._gains[row, :, 0] = step.reward
         self._gains[row, :, 1:] = step.costs
+        self._env_steps[row] = step.env_steps
         self._terminated[row] = step.terminated
         self._ended[row] = step.terminated | step.truncated
         if step.lost is not None and step.lost.any():
@@ -121,10 +126,15 @@ class Replay:
             self._ended[(self._rows_written - 1) % len(self._ended), envs] = True
 
     def actions(self, env: int, count: int) -> Floats:
-        """The latest actions of an environment, (k, action), k at most `count` and what is kept."""
+        """What an environment did in its latest steps, (k, action).
+
+        There are as many as asked for, or as are kept.
+        """
         kept = min(count, self._rows_written, self.rows_kept)
         places = np.arange(self._rows_written - kept, self._rows_written) % self.rows_kept
-        return self._before[places, env, self._splits[1] : self._splits[2]]
+        decisions = self._before[places, env, self._splits[1] : self._splits[2]]
+        made = np.repeat(decisions, self._env_steps[places, env], axis=0)
+        return made[len(made) - min(count, len(made)) :]
 
     # Rows are saved by their number since the beginning, so that only new ones need writing.
 
@@ -166,6 +176,7 @@ class Replay:
             "before": self._before,
             "after": self._after,
             "gains": self._gains,
+            "env_steps": self._env_steps,
             "terminated": self._terminated,
             "ended": self._ended,
         }
@@ -181,8 +192,9 @@ class Replay:
         newest = (self._rows_written - 1) % len(self._ended)
         gains = np.zeros((len(rows), self._gains.shape[2]), np.float32)
         last, discount = np.empty_like(rows), np.empty_like(gains)
-        past = (self._gains, self._ended, self._terminated)
-        _assemble(*past, newest, rows, envs, self._decay, gains, last, discount)
+        past = (self._gains, self._env_steps, self._ended, self._terminated)
+        limits = (newest, self._n_step)
+        _assemble(*past, *limits, rows, envs, self._decay, gains, last, discount)
 
         before = torch.from_numpy(self._before[rows, envs])
         after = torch.from_numpy(self._after[last, envs])
@@ -205,9 +217,11 @@ class Replay:
 @numba.njit(cache=True, nogil=True)
 def _assemble(
     gains: Any,
+    env_steps: Any,
     ended: Any,
     terminated: Any,
     newest: int,
+    n_step: int,
     rows: Ints,
     envs: Ints,
     decay: Floats,
@@ -216,15 +230,16 @@ def _assemble(
     discount: Floats,
 ) -> None:
     """Walk every window: discounted sums of its gains, its last row, the discounts after it."""
-    n_step = len(decay) - 1
     for i in range(len(rows)):
         row, env = rows[i], envs[i]
+        age = 0  # environment steps since the window's beginning
         for k in range(n_step):
             for j in range(sums.shape[1]):
-                sums[i, j] += decay[k, j] * gains[row, env, j]
+                sums[i, j] += decay[age, j] * gains[row, env, j]
+            age += int(env_steps[row, env])
             if ended[row, env] or row == newest or k + 1 == n_step:
                 last[i] = row
                 for j in range(sums.shape[1]):
-                    discount[i, j] = np.float32(0.0) if terminated[row, env] else decay[k + 1, j]
+                    discount[i, j] = np.float32(0.0) if terminated[row, env] else decay[age, j]
                 break
             row = (row + 1) % len(ended)

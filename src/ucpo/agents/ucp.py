@@ -154,7 +154,7 @@ class UCPAgent:
         """Store what one iteration brought."""
         self.replay.add(obs, stock, actions, step)
         self.normaliser.observe(obs)
-        self.env_steps += len(actions)
+        self.env_steps += int(step.env_steps.sum())
 
     def observe(self, episodes: Episodes) -> None:
         """Learn of finished episodes: initial stock and episodic cost."""

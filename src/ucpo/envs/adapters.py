@@ -94,11 +94,11 @@ class GymnasiumTask(VectorTask):
         """Step every environment, with actions mapped from [-1, 1] to its own bounds."""
         scaled = to_bounds(actions, self._low, self._high).astype(self._action_dtype)
         waiting = [
-            self._ask(row, "step", action.reshape(self._action_shape))
+            self.awake[row] and self._ask(row, "step", action.reshape(self._action_shape))
             for row, action in enumerate(scaled)
         ]
         answers = [self._answer(row) if asked else None for row, asked in enumerate(waiting)]
-        lost = np.array([answer is None for answer in answers])
+        lost = np.array([answer is None for answer in answers]) & self.awake
         read = [self._missing(r) if a is None else self._read(a) for r, a in enumerate(answers)]
         successors, rewards, costs, terminated, truncated = zip(*read, strict=True)
         outcome = Outcome(
@@ -109,7 +109,7 @@ class GymnasiumTask(VectorTask):
             truncated=np.array(truncated, np.bool_),
             lost=lost if lost.any() else None,
         )
-        self._losses[(outcome.terminated | outcome.truncated) & ~lost] = 0
+        self._losses[outcome.over & self.awake & ~lost] = 0
         return outcome
 
     def _ask(self, row: int, method: str, *args: Any, **named: Any) -> bool:

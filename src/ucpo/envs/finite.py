@@ -95,7 +95,8 @@ class FiniteTask(VectorTask):
         """Let each environment's luck pick the branch of its action."""
         table = self.problem.table
         pair = self.pairs(self._states, actions)
-        luck = self._luck[np.arange(self.num_envs), self.lengths]
+        step = np.minimum(self.lengths, self._limit - 1)  # beyond it nobody is awake
+        luck = self._luck[np.arange(self.num_envs), step]
         branch = table.first_branch[pair] + (luck[:, None] >= self._until[pair]).sum(1)
         successor = table.successor[branch]
         ended = successor == ENDED

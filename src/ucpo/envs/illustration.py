@@ -111,13 +111,14 @@ class Courier(VectorTask):
     def advance(self, actions: Floats) -> Outcome:
         """Drive one street."""
         rows = np.arange(self.num_envs)
+        street = np.minimum(self.lengths, self._limit - 1)  # beyond it nobody is awake
         speed = (np.clip(actions[:, 0].astype(np.float64), -1.0, 1.0) + 1.0) / 2.0
         haste = np.maximum(speed / self.SAFE_SPEED - 1.0, 0.0)
-        danger = self._risks[rows, self.lengths] * haste[:, None]
+        danger = self._risks[rows, street] * haste[:, None]
         return Outcome(
-            successor=self._observe(rows, self.lengths + 1),
+            successor=self._observe(rows, street + 1),
             reward=speed,
-            costs=(self._luck[rows, self.lengths, None] < danger).astype(np.float64),
+            costs=(self._luck[rows, street, None] < danger).astype(np.float64),
             # The drive is over, and the observation shows it coming: an end, not a time limit.
             terminated=self.lengths + 1 >= self._limit,
             truncated=np.zeros(self.num_envs, np.bool_),

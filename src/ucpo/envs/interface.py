@@ -45,6 +45,21 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """How long a decision is kept, and the discounts of what it brings, per environment step.
+
+    Beyond the paper, whose agents decide at every step.
+    """
+
+    env_steps: int = 1
+    gamma: float = 1.0
+    cost_gamma: float = 1.0
+
+
+EVERY_STEP = Hold()
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What `n` environments answered, before any of them is reset."""
 
@@ -54,6 +69,41 @@ class Outcome:
     terminated: Bools  # (n,)
     truncated: Bools  # (n,)
     lost: Bools | None = None  # (n,) environments that broke; the rest of their row means nothing
+
+    @property
+    def over(self) -> Bools:
+        """Rows whose episode ended, (n,)."""
+        return self.terminated | self.truncated
+
+    def only(self, awake: Bools) -> Outcome:
+        """The same with nothing in the rows that are not `awake`, (n,)."""
+        return Outcome(
+            successor=np.where(awake[:, None], self.successor, np.float32(0.0)),
+            reward=np.where(awake, self.reward, 0.0),
+            costs=np.where(awake[:, None], self.costs, 0.0),
+            terminated=awake & self.terminated,
+            truncated=awake & self.truncated,
+            lost=None if self.lost is None else awake & self.lost,
+        )
+
+    def then(self, later: Outcome, awake: Bools, gamma: float, cost_gamma: float) -> Outcome:
+        """This and what rows `awake` (n,) were answered a step later, as one decision's outcome.
+
+        Args:
+            later: The answer to the same actions; nothing in the other rows.
+            awake: Rows whose episode went on until then.
+            gamma: Weight of the later rewards.
+            cost_gamma: Weight of the later costs.
+        """
+        lost = [out.lost for out in (self, later) if out.lost is not None]
+        return Outcome(
+            successor=np.where(awake[:, None], later.successor, self.successor),
+            reward=self.reward + gamma * later.reward,
+            costs=self.costs + cost_gamma * later.costs,
+            terminated=self.terminated | later.terminated,
+            truncated=self.truncated | later.truncated,
+            lost=np.logical_or.reduce(lost) if lost else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +130,9 @@ class Step:
     successor: Floats  # (n, obs) what the action led to; not `obs` where an episode ended
     successor_stock: Floats  # (n, C) the stock of the same episode there
     initial_stock: Floats  # (n, C) the stock the stepped episode began with
-    reward: Floats  # (n,)
-    costs: Floats  # (n, C)
+    reward: Floats  # (n,) discounted within a decision that is held
+    costs: Floats  # (n, C) likewise
+    env_steps: Ints  # (n,) made: as many as decisions are held for, fewer where an episode ended
     terminated: Bools  # (n,) there is no future: do not bootstrap
     truncated: Bools  # (n,) time ran out: bootstrap from `successor`
     episodes: Episodes  # those that ended in this step
@@ -99,6 +150,9 @@ class VectorTask(ABC):
             raise UsageError(f"num_envs must be at least 1, got {num_envs}")
         self.spec = spec
         self.num_envs = num_envs
+        self.awake: Bools = np.ones(num_envs, np.bool_)
+        """Rows that `advance` is for, (n,): an episode that ended sits out the rest of a decision.
+        What is answered for the other rows is not looked at."""
 
     @abstractmethod
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
@@ -106,7 +160,10 @@ class VectorTask(ABC):
 
     @abstractmethod
     def advance(self, actions: Floats) -> Outcome:
-        """Make one step everywhere with actions in [-1, 1], (n, action), resetting nothing."""
+        """Make one step everywhere with actions in [-1, 1], (n, action), resetting nothing.
+
+        Where stepping an episode that has ended does harm, rows that are not `awake` are left out.
+        """
 
     def row_state(self, row: int) -> Arrays:
         """What the episode in a row needs to go on, beside what this class keeps."""
@@ -190,21 +247,27 @@ class VectorTask(ABC):
             self.set_row_state(row, mine)
         return self._obs.copy(), self.stock.copy()
 
-    def step(self, actions: Floats) -> Step:
-        """Make one step everywhere, then start new episodes where one ended."""
-        out = self.advance(actions)
-        self._refuse_nonsense(out, actions)
-        self._returns += out.reward
-        self._costs += out.costs
-        self.lengths += 1
-        # Costs are added before any reset, so the successor carries its own episode's stock.
-        costs = out.costs.astype(np.float32, copy=False)
-        self.stock = successor_stock = stocks.advance(self.stock, costs, self._stock_discount)
-        initial_stock = self.initial_stock.copy()
+    def step(self, actions: Floats, hold: Hold = EVERY_STEP) -> Step:
+        """Act everywhere, then start new episodes where one ended.
+
+        Args:
+            actions: In [-1, 1], (n, action).
+            hold: Environment steps the actions are kept for; one by default.
+        """
+        self._decided_at = self.lengths.copy()
+        self.awake = np.ones(self.num_envs, np.bool_)
+        out = self._advance(actions)
+        for later in range(1, hold.env_steps):
+            self.awake = ~out.over
+            if not self.awake.any():
+                break
+            weights = hold.gamma**later, hold.cost_gamma**later
+            out = out.then(self._advance(actions), self.awake, *weights)
+        env_steps = self.lengths - self._decided_at
+        successor_stock, initial_stock = self.stock, self.initial_stock.copy()
         obs = out.successor
-        over = out.terminated | out.truncated
-        ended = np.flatnonzero(over)
-        done = ended if out.lost is None else np.flatnonzero(over & ~out.lost)
+        ended = np.flatnonzero(out.over)
+        done = ended if out.lost is None else np.flatnonzero(out.over & ~out.lost)
         episodes = Episodes(
             initial_stock=initial_stock[done],
             returns=self._returns[done],
@@ -225,11 +288,27 @@ class VectorTask(ABC):
             initial_stock=initial_stock,
             reward=out.reward,
             costs=out.costs,
+            env_steps=env_steps,
             terminated=out.terminated,
             truncated=out.truncated,
             episodes=episodes,
             lost=out.lost,
         )
+
+    def _advance(self, actions: Floats) -> Outcome:
+        """One environment step where rows are awake, added to what their episodes have made."""
+        out = self.advance(actions)
+        if not self.awake.all():
+            out = out.only(self.awake)
+        self._refuse_nonsense(out, actions)
+        self._returns += out.reward
+        self._costs += out.costs
+        self.lengths += self.awake
+        # Costs are added before any reset, so the successor carries its own episode's stock.
+        costs = out.costs.astype(np.float32, copy=False)
+        stock = stocks.advance(self.stock, costs, self._stock_discount)
+        self.stock = np.where(self.awake[:, None], stock, self.stock)
+        return out
 
     def _begin(self, rows: Ints) -> Floats:
         begun = [next(self._starts) for _ in rows]
@@ -255,6 +334,7 @@ class VectorTask(ABC):
                     row=row,
                     start=Start(int(self._seeds[row]), self.initial_stock[row].copy()),
                     made=int(self.lengths[row]),
+                    held=int(self.lengths[row] - self._decided_at[row]),
                     action=np.array(actions[row]),
                 )
 
@@ -266,9 +346,12 @@ class BrokenStepError(NotFiniteError):
         row: Which environment of the batch.
         start: How its episode began.
         made: Environment steps of the episode before this one.
+        held: How many of these the same action had been kept for.
         action: What it was answering.
     """
 
-    def __init__(self, text: str, *, row: int, start: Start, made: int, action: Floats) -> None:
+    def __init__(
+        self, text: str, *, row: int, start: Start, made: int, held: int, action: Floats
+    ) -> None:
         super().__init__(text)
-        self.row, self.start, self.made, self.action = row, start, made, action
+        self.row, self.start, self.made, self.held, self.action = row, start, made, held, action
