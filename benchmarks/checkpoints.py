@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from ucpo import UCP
-from ucpo.checkpoints import Checkpoints
-from ucpo.folders import RunFolder
-from ucpo.resuming import Saver
+from ucpo.runs.checkpoints import Checkpoints
+from ucpo.runs.folder import RunFolder
+from ucpo.runs.resume import Saver
 
 ROWS = 125_000  # of 8 transitions each
 

@@ -26,15 +26,15 @@ import numpy as np
 import torch
 from straightforward import Straightforward, distance
 
-from ucpo.agents.quantiles import quantile_loss
-from ucpo.agents.ucp import UCPAgent
-from ucpo.config import RunConfig
-from ucpo.config_files import resolve
+from ucpo.config.assembly import make_agent, make_grid
+from ucpo.config.files import resolve
+from ucpo.config.options import RunConfig
 from ucpo.envs.interface import TaskSpec
-from ucpo.journal import Journal
-from ucpo.making import make_agent, make_grid
-from ucpo.run import UCP
-from ucpo.training import train
+from ucpo.learners.quantiles import quantile_loss
+from ucpo.learners.ucp import UCPAgent
+from ucpo.runs.loop import train
+from ucpo.runs.run import UCP
+from ucpo.runs.sinks import Journal
 
 OBS, ACTION = 60, 2
 TASKS = ("SafetyPointGoal1-v0", "SafetyHopperVelocity-v1")

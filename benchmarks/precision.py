@@ -18,10 +18,10 @@ import torch
 from learner import paper_agent
 from torch import Tensor
 
-from ucpo.agents.quantiles import quantile_loss
 from ucpo.envs.registry import make_task
 from ucpo.evaluation import evaluate
-from ucpo.run import UCP
+from ucpo.learners.quantiles import quantile_loss
+from ucpo.runs.run import UCP
 
 BUDGETS = (0.0, 5.0, 10.0, 15.0)
 

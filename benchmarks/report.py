@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ucpo import parquet
 from ucpo.reports import paper
+from ucpo.storage import parquet
 
 METHODS = (*paper.METHODS, "PPOLag", "SACLag")
 SEEDS = 5

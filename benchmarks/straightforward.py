@@ -14,9 +14,9 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from ucpo.agents.networks import Body
-from ucpo.agents.replay import Batch
-from ucpo.agents.ucp import UCPAgent
+from ucpo.learners.networks import Body
+from ucpo.learners.replay import Batch
+from ucpo.learners.ucp import UCPAgent
 
 
 class Straightforward:

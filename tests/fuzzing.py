@@ -19,8 +19,9 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-from ucpo import UCP, UsageError, files, load
-from ucpo.config_files import read_config, resolve, to_toml
+from ucpo import UCP, UsageError, load
+from ucpo.config.files import read_config, resolve, to_toml
+from ucpo.storage import files
 
 WILD = (
     *(0, -1, 1, 2, 3, 2**31, 2**53, 2**64, 10**30, -(2**63), 1e308, -0.5, float("nan"), True),

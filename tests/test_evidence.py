@@ -5,11 +5,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ucpo import zoo
-from ucpo.config_files import read_config
+from ucpo.config.files import read_config
+from ucpo.policies import zoo
+from ucpo.policies.zoo.adding import command
 from ucpo.reports.paper import name_of
 from ucpo.stats import summarise
-from ucpo.zoo.adding import command
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUNS = [

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 from ucpo.envs.registration import register_all
 
 if TYPE_CHECKING:
-    from ucpo.agents.controller import Controller, Policy, load
     from ucpo.envs.registry import make_task
     from ucpo.errors import UsageError
+    from ucpo.policies.controller import Controller
+    from ucpo.policies.policy import Policy, load
     from ucpo.problem import BudgetGrid, Constraint, Problem, Utility, register_utility
-    from ucpo.run import UCP
+    from ucpo.runs.run import UCP
 
 # Where each public name lives; imported on first use, so that `import ucpo` need not wait for
 # PyTorch.
 _HOMES = {
-    "UCP": "ucpo.run",
-    "load": "ucpo.agents.controller",
-    "Policy": "ucpo.agents.controller",
-    "Controller": "ucpo.agents.controller",
+    "UCP": "ucpo.runs.run",
+    "load": "ucpo.policies.policy",
+    "Policy": "ucpo.policies.policy",
+    "Controller": "ucpo.policies.controller",
     "make_task": "ucpo.envs.registry",
     "UsageError": "ucpo.errors",
     "BudgetGrid": "ucpo.problem",

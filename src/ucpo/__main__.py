@@ -1,5 +1,5 @@
 """``python -m ucpo`` is ``ucpo``."""
 
-from ucpo.cli import main
+from ucpo.cli.main import main
 
 main()

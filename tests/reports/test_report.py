@@ -5,7 +5,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ucpo.cli import main
+from ucpo.cli.main import main
 from ucpo.errors import UsageError
 from ucpo.reports import build, paper
 from ucpo.reports.html import data

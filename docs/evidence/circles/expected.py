@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 import ucpo
-from ucpo.agents.critic_files import load_critics
-from ucpo.agents.networks import Critics
 from ucpo.envs.registry import make_task
 from ucpo.evaluation.episodes import Job, play
+from ucpo.learners.networks import Critics
+from ucpo.policies.critics import load_critics
 
 EPISODES = 64
 

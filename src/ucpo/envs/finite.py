@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from ucpo.envs.finite_problem import ENDED, FiniteProblem
 from ucpo.envs.interface import Arrays, Ints, Outcome, TaskSpec, VectorTask
 from ucpo.errors import UsageError
-from ucpo.finite import ENDED, FiniteProblem
 from ucpo.problem import Floats
 
 Encoding = Literal["argmax", "bins"]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ucpo.envs.finite_problem import FiniteProblem
 from ucpo.envs.interface import VectorTask
 from ucpo.envs.navigation import names as navigation
 from ucpo.envs.velocity import runners as velocity
 from ucpo.errors import UsageError, nearest
-from ucpo.finite import FiniteProblem
 
 
 @dataclass(frozen=True)

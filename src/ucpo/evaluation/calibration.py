@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ucpo.agents.controller import Policy
-from ucpo.agents.networks import Critics
 from ucpo.envs.interface import VectorTask
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import Identity, Job, Moment, Row, in_blocks
+from ucpo.learners.networks import Critics
+from ucpo.policies.policy import Policy
 from ucpo.problem import Floats
 
 SAMPLES = 20

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from ucpo import stock as stocks
-from ucpo.agents.controller import Policy
 from ucpo.envs.interface import Step, TaskSpec, VectorTask
 from ucpo.errors import UsageError
+from ucpo.policies.policy import Policy
 from ucpo.problem import Floats
 from ucpo.stock import Start
 

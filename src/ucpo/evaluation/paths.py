@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ucpo.agents.controller import Policy
 from ucpo.envs.interface import VectorTask
 from ucpo.evaluation.episodes import Identity, Job, Moment, Row
+from ucpo.policies.policy import Policy
 
 
 class Paths:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
-from ucpo.agents.controller import Policy, load
 from ucpo.envs.registry import make_task
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import Job, fingerprint, make_jobs
 from ucpo.evaluation.store import Store
 from ucpo.evaluation.workers import Work, share
+from ucpo.policies.policy import Policy, load
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars as pl
 
-from ucpo import parquet
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import Job, Row, job_of
+from ucpo.storage import parquet
 
 SECONDS = 20.0
 """Between parts: what an interruption can cost at most."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ucpo.agents.controller import Policy, load
 from ucpo.envs.registry import family_of, make_task
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import Job, Observer, Row, Totals, play
+from ucpo.policies.policy import Policy, load
 
 _PATIENCE = 1.0  # seconds between looks at whether the others are alive
 
@@ -103,8 +103,8 @@ def _play(
 
 
 def _calibration(work: Work, policy: Policy, task: Any) -> Observer:
-    from ucpo.agents.critic_files import CRITICS_FILE, load_critics
     from ucpo.evaluation.calibration import Calibration
+    from ucpo.policies.critics import CRITICS_FILE, load_critics
 
     folder = work.policy if work.policy.is_dir() else work.policy.parent
     return Calibration(policy, load_critics(folder / CRITICS_FILE, policy.info), task)

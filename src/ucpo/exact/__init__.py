@@ -23,11 +23,11 @@ What is exact, and what is refused with a `UsageError`:
 `solve` (linear program) and `solve_lagrangian` (prices, as UCP) take and return the same.
 """
 
+from ucpo.envs.finite_problem import Branch, FiniteProblem
 from ucpo.exact.augmentation import Augmented, augment
 from ucpo.exact.lagrangian import solve_lagrangian
 from ucpo.exact.program import solve
 from ucpo.exact.solution import Episode, Policy, Solution, episodes, visits
-from ucpo.finite import Branch, FiniteProblem
 
 __all__ = [
     "Augmented",

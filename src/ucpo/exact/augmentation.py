@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ucpo.envs.finite_problem import ENDED, FiniteProblem, Ints
 from ucpo.errors import UsageError, nearest
 from ucpo.exact.stocks import PER_UNIT, Stocks, kink
-from ucpo.finite import ENDED, FiniteProblem, Ints
 from ucpo.problem import Floats, Problem
 
 MAX_STATES = 500_000

@@ -10,9 +10,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
+from ucpo.envs.finite_problem import Ints
 from ucpo.errors import UsageError
 from ucpo.exact.augmentation import Augmented
-from ucpo.finite import Ints
 from ucpo.problem import Floats
 
 _ENOUGH = 1e-11  # change per sweep, relative to the largest value, at which sweeping ends

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linprog
 
+from ucpo.envs.finite_problem import FiniteProblem, Ints
 from ucpo.errors import UsageError
 from ucpo.exact.augmentation import MAX_STATES, Augmented, augment
 from ucpo.exact.dynamics import Visits, best_response
 from ucpo.exact.solution import Policy, Solution
-from ucpo.finite import FiniteProblem, Ints
 from ucpo.problem import Floats, Problem
 
 _PRECISION = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ucpo.envs.finite_problem import Branch, FiniteProblem
 from ucpo.errors import UsageError
-from ucpo.finite import Branch, FiniteProblem
 
 MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 WALL, START, GOAL = "#", "S", "G"

@@ -12,10 +12,10 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import OptimizeResult, linprog
 
+from ucpo.envs.finite_problem import FiniteProblem
 from ucpo.errors import UsageError
 from ucpo.exact.augmentation import MAX_STATES, Augmented, Sparse, augment
 from ucpo.exact.solution import Policy, Solution
-from ucpo.finite import FiniteProblem
 from ucpo.problem import Floats, Problem
 
 _PRECISION = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from ucpo.envs.finite_problem import ENDED
 from ucpo.errors import UsageError
 from ucpo.exact.augmentation import Augmented
-from ucpo.finite import ENDED
 from ucpo.problem import Floats
 
 _ROUNDING = 10  # decimals at which returns and costs of episodes count as equal

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ucpo.envs.finite_problem import FiniteProblem, Ints
 from ucpo.errors import UsageError
-from ucpo.finite import FiniteProblem, Ints
 from ucpo.problem import Constraint, Floats, Utility
 
 PER_UNIT = 10**9  # of keys; stocks nearer than this part of a cost unit are the same one

@@ -1,4 +1,4 @@
-"""Tables and figures of how far agents are from the exact optimum, from `ucpo.ruler`'s rows."""
+"""Tables and figures of how far agents are from the exact optimum, from `ucpo.runs.gap`'s rows."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ucpo import parquet
 from ucpo.envs.registry import family_of, make_task
 from ucpo.stats import cost_names
 from ucpo.stock import Start
+from ucpo.storage import parquet
 
 MOST = 4  # of budgets and of episodes in one picture
 _PIXELS = 320

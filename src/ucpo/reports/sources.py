@@ -8,10 +8,11 @@ from pathlib import Path
 
 import polars as pl
 
-from ucpo import parquet, zoo
 from ucpo.errors import UsageError
+from ucpo.policies import zoo
 from ucpo.reports import paper
 from ucpo.stats import cost_names, per_seed
+from ucpo.storage import parquet
 
 EVALUATION_FILE = "evaluation.parquet"
 _NAMES = ("task", "method")

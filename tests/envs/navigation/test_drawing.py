@@ -12,7 +12,7 @@ from ucpo.envs.navigation.env import NavigationTask
 from ucpo.envs.navigation.gym import NavigationEnv
 from ucpo.envs.navigation.names import NAMES
 from ucpo.errors import UsageError
-from ucpo.watching import record
+from ucpo.show.episodes import record
 
 
 def pixel(image, seen, x, y):
@@ -118,7 +118,7 @@ def test_without_a_render_mode_nothing_is_rendered():
 
 
 def test_watching_does_not_load_torch():
-    code = "import sys, ucpo.watching; sys.exit('torch' in sys.modules)"
+    code = "import sys, ucpo.show.episodes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

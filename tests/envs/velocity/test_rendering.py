@@ -7,14 +7,14 @@ import pytest
 
 from ucpo.envs.velocity.gym import VelocityEnv
 from ucpo.errors import UsageError
-from ucpo.watching import record
+from ucpo.show.episodes import record
 
 RENDER = """
 import sys
 import numpy as np
 from PIL import Image
 from ucpo.envs.velocity.gym import VelocityEnv
-from ucpo.watching import record
+from ucpo.show.episodes import record
 env = VelocityEnv("SafetyHopperVelocity-v1", render_mode="rgb_array", width=64, height=48)
 env.reset(seed=0)
 image = env.render()

@@ -1,1 +1,0 @@
-"""Agents: what acts and learns. Nothing here knows of run folders or training loops."""

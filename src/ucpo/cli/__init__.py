@@ -1,0 +1,1 @@
+"""The command line; each file holds a group of commands."""

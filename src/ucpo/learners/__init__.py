@@ -1,0 +1,1 @@
+"""What learns: collects, improves, and is saved; knows nothing of run folders."""

@@ -1,0 +1,1 @@
+"""A policy file, a controller under a budget, and the zoo."""

@@ -1,0 +1,67 @@
+"""Acting under a budget outside training: a controller that keeps the stock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ucpo import stock as stocks
+from ucpo.envs.adapters import to_bounds
+from ucpo.errors import UsageError
+from ucpo.policies.policy import Policy
+from ucpo.problem import Floats
+
+
+class Controller:
+    """One episode at a time: `reset`, then `act` and `record` the cost of every step.
+
+    Observations and actions are in the environment's own units, one at a time, unbatched.
+    """
+
+    def __init__(self, policy: Policy, budgets: Sequence[float]) -> None:
+        self._policy = policy
+        self._budgets = np.asarray(budgets, np.float64)
+        info = policy.info
+        self._low, self._high = np.array(info.action_low), np.array(info.action_high)
+        self.reset()
+
+    def reset(self, budget: float | Sequence[float] | None = None) -> None:
+        """Begin an episode with nothing spent, if wanted with another budget."""
+        if budget is not None:
+            self._budgets = np.asarray(self._policy.budgets(budget), np.float64)
+        self._spent = np.zeros_like(self._budgets)
+        self._stock = stocks.initial(self._budgets.tolist())
+
+    def act(self, obs: Floats) -> Floats:
+        """The action for one observation, (obs,) -> (action,)."""
+        flat = np.asarray(obs, np.float32).reshape(-1)
+        expected = self._policy.info.observation_size
+        if flat.size != expected:
+            raise UsageError(
+                f"the policy was trained on observations of {expected} numbers, got {flat.size}"
+            )
+        action = self._policy.act(flat[None], self._stock[None])[0]
+        return to_bounds(action, self._low, self._high)
+
+    def record(self, cost: float | Sequence[float] | Mapping[str, float]) -> None:
+        """Tell what the last step cost: a number, one per cost, or by name."""
+        names = self._policy.info.cost_names
+        if isinstance(cost, Mapping):
+            missing = [name for name in names if name not in cost]
+            if missing:
+                raise UsageError(f"no cost given for {', '.join(missing)}; got {', '.join(cost)}")
+            cost = [cost[name] for name in names]
+        paid = np.atleast_1d(np.asarray(cost, np.float64))
+        if paid.shape != self._spent.shape or not np.isfinite(paid).all():
+            raise UsageError(
+                f"record needs a finite cost for each of {', '.join(names)}, got {cost}"
+            )
+        self._spent += paid
+        discount = self._policy.info.stock_discount
+        self._stock = stocks.advance(self._stock, paid.astype(np.float32), discount)
+
+    @property
+    def remaining(self) -> Floats:
+        """What is left of each budget, in cost units, (C,); negative when exceeded."""
+        return self._budgets - self._spent

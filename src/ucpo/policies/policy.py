@@ -1,0 +1,261 @@
+"""A trained policy: one self-contained file, from which nothing is executed."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ucpo.envs.interface import TaskSpec
+from ucpo.errors import UsageError
+from ucpo.learners.networks import Actor, Body
+from ucpo.policies import weights, zoo
+from ucpo.problem import BudgetGrid, Floats, parse_budgets
+
+if TYPE_CHECKING:
+    from ucpo.policies.controller import Controller
+
+POLICY_FILE = "policy.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyInfo:
+    """What a policy file says beside the weights; enough to rebuild the network and use it."""
+
+    task: str
+    method: str
+    training_seed: int
+    env_steps: int
+    updates: int
+    observation_size: int
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+    cost_names: tuple[str, ...]
+    budget_low: tuple[float, ...]
+    budget_high: tuple[float, ...]
+    stock_discount: float
+    hidden: tuple[int, ...]
+    stock_size: int
+    stock_scale: float
+    stock_features: int
+    gamma: float | None = None
+    """Discount of the sums the critics predict; None in files that do not say it."""
+    cost_gamma: float | None = None
+    """That of costs, where it is another one."""
+    hold: int | None = None
+    """Environment steps each decision was kept for in training, where that was more than one."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no training writes; files come from strangers too."""
+        for field in dataclasses.fields(self):
+            _FITS[str(field.type)](getattr(self, field.name), field.name)
+        costs, actions = len(self.cost_names), len(self.action_low)
+        for fits, what in (
+            (1 <= actions == len(self.action_high), "bounds of actions"),
+            (all(low < high for low, high in self._pairs("action")), "bounds of actions"),
+            (1 <= costs == len(set(self.cost_names)), "names of costs"),
+            (costs == len(self.budget_low) == len(self.budget_high), "budgets for each cost"),
+            (all(0 <= low <= high for low, high in self._pairs("budget")), "budgets"),
+            (0.0 < self.stock_discount <= 1.0, "discount of the stock"),
+            (self.stock_size in (0, costs), "size of the stock"),
+            (self.stock_scale > 0.0, "scale of the stock"),
+            (self.observation_size >= 1 and all(self.hidden), "sizes of layers"),
+        ):
+            if not fits:
+                raise ValueError(f"it has impossible {what}")
+
+    def _pairs(self, what: str) -> list[tuple[float, float]]:
+        low, high = getattr(self, f"{what}_low"), getattr(self, f"{what}_high")
+        return list(zip(low, high, strict=True))
+
+    @property
+    def gammas(self) -> tuple[float, ...] | None:
+        """Discounts of the reward and of each cost; None where they are not known."""
+        if self.gamma is None:
+            return None
+        of_costs = self.gamma if self.cost_gamma is None else self.cost_gamma
+        return self.gamma, *[of_costs] * len(self.cost_names)
+
+    def weights(self) -> int:
+        """How many numbers the network has."""
+        embedded = self.stock_features if self.stock_size else 0
+        wide = embedded or self.stock_size
+        sizes = [self.observation_size + wide, *self.hidden, 2 * len(self.action_low)]
+        layers = [(self.stock_size, embedded)] if embedded else []
+        return sum((inputs + 1) * outputs for inputs, outputs in [*layers, *pairwise(sizes)])
+
+    def covers(self, budgets: Sequence[float]) -> bool:
+        """Whether budgets, one per cost, lie in the range trained for."""
+        levels = tuple(
+            1 + (low < high) for low, high in zip(self.budget_low, self.budget_high, strict=True)
+        )
+        return BudgetGrid(self.budget_low, self.budget_high, levels).covers(budgets)
+
+    def read_budget(self, text: str) -> list[float]:
+        """Read ``5`` or ``hazards=5,vases=2``: a budget for each cost."""
+        pairs = parse_budgets(text.split(","), self.cost_names)
+        if any(low != high for low, high in pairs):
+            raise UsageError(f"a budget is one number, got {text!r}")
+        return [low for low, _ in pairs]
+
+    def usual_budgets(self) -> list[list[float]]:
+        """The paper's 0, 5, 15 and 25 where trained for, otherwise four across the range."""
+        paper = [[budget] * len(self.cost_names) for budget in (0.0, 5.0, 15.0, 25.0)]
+        if all(self.covers(budgets) for budgets in paper):
+            return paper
+        across = np.linspace(self.budget_low, self.budget_high, 4)
+        return [list(map(float, budgets)) for budgets in np.unique(across, axis=0)]
+
+
+def make_actor(
+    spec: TaskSpec | PolicyInfo,
+    hidden: Sequence[int],
+    stock_size: int,
+    stock_scale: float,
+    stock_features: int,
+    generator: torch.Generator,
+) -> Actor:
+    """An actor of the shape a task and a configuration ask for."""
+    outputs = 2 * len(spec.action_low)  # a mean and a deviation each
+    body = Body(
+        members=1,
+        inputs=spec.observation_size,
+        stock_size=stock_size,
+        hidden=hidden,
+        outputs=outputs,
+        stock_scale=stock_scale,
+        stock_features=stock_features,
+        generator=generator,
+    )
+    return Actor(body)
+
+
+class Policy:
+    """A trained actor and what it was trained for."""
+
+    def __init__(self, actor: Actor, info: PolicyInfo) -> None:
+        self.actor, self.info = actor, info
+
+    @torch.no_grad()
+    def act(self, obs: Floats, stock: Floats) -> Floats:
+        """Deterministic actions in [-1, 1], (n, action), for (n, obs) and stocks (n, C)."""
+        actions: Floats = self.actor.mode(
+            torch.as_tensor(obs, dtype=torch.float32), torch.as_tensor(stock, dtype=torch.float32)
+        ).numpy()
+        return actions
+
+    def budgets(self, budget: float | Sequence[float], extrapolate: bool = False) -> list[float]:
+        """One budget per cost, checked against the range trained for.
+
+        A single number serves every cost. Budgets outside the range are refused, or with
+        `extrapolate` warned about.
+        """
+        names = self.info.cost_names
+        given = [float(budget)] * len(names) if np.isscalar(budget) else [float(b) for b in budget]  # type: ignore[arg-type, union-attr]
+        if len(given) != len(names):
+            raise UsageError(f"give one budget, or one for each of {', '.join(names)}; got {given}")
+        if not self.info.covers(given):
+            ranges = ", ".join(
+                f"{name} {low:g} to {high:g}"
+                for name, low, high in zip(
+                    names, self.info.budget_low, self.info.budget_high, strict=True
+                )
+            )
+            wanted = ", ".join(f"{b:g}" for b in given)
+            text = f"budget {wanted} is outside the range trained for ({ranges})"
+            if not extrapolate:
+                raise UsageError(f"{text}; choose one inside, or allow it with extrapolate")
+            warnings.warn(f"{text}: nothing was learned about it", stacklevel=3)
+        return given
+
+    def must_fit(self, spec: TaskSpec) -> None:
+        """Refuse a task whose observations or actions are not those trained with."""
+        info, actions = self.info, len(self.info.action_low)
+        if (spec.observation_size, spec.action_size) != (info.observation_size, actions):
+            raise UsageError(
+                f"the policy was trained on {info.task} (observations {info.observation_size}, "
+                f"actions {actions}) and does not fit {spec.name} "
+                f"({spec.observation_size}, {spec.action_size})"
+            )
+
+    def controller(
+        self, budget: float | Sequence[float], *, extrapolate: bool = False
+    ) -> Controller:
+        """Act under a budget (cost units; one number, or one per cost), step by step."""
+        from ucpo.policies.controller import Controller
+
+        return Controller(self, self.budgets(budget, extrapolate))
+
+    def save(self, path: Path) -> None:
+        """Write one self-contained file; an earlier one survives until the new one is whole."""
+        weights.write(self.actor, dataclasses.asdict(self.info), path)
+
+
+def load(path: str | Path) -> Policy:
+    """Load a policy from a run folder, a policy file, or the zoo (``zoo:SafetyPointCircle1-v0``).
+
+    Nothing in the file is executed, and nothing is allocated that is larger than the file.
+    """
+    path = zoo.locate(path)
+    file = path / POLICY_FILE if path.is_dir() else path
+    if not file.is_file():
+        raise UsageError(
+            f"there is no policy at {path}; give a run folder that contains {POLICY_FILE}, "
+            "or such a file"
+        )
+    with weights.reading(file, "a policy") as stored:
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in stored.about.items()
+        }
+        info = PolicyInfo(**fields)
+        stored.must_hold(info.weights())
+        shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
+        actor = make_actor(info, *shape, torch.Generator())
+        stored.fill(actor)
+    return Policy(actor.requires_grad_(False), info)
+
+
+def _text(value: Any, name: str) -> None:
+    if not (isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()):
+        raise ValueError(f"{name} is no name")
+
+
+def _count(value: Any, name: str) -> None:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{name} is no count")
+
+
+def _number(value: Any, name: str) -> None:
+    if type(value) not in (int, float) or not abs(value) < 1e300:
+        raise ValueError(f"{name} is no number")
+
+
+def _several(one: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, tuple) or len(value) > _LONGEST:
+            raise ValueError(f"{name} is no list, or too long")
+        for item in value:
+            one(item, name)
+
+    return check
+
+
+_LONGEST = 10_000  # of the lists in a policy
+_FITS = {  # by the type of a field of PolicyInfo
+    "str": _text,
+    "int": _count,
+    "int | None": lambda value, name: None if value is None else _count(value, name),
+    "float": _number,
+    "float | None": lambda value, name: None if value is None else _number(value, name),
+    "tuple[str, ...]": _several(_text),
+    "tuple[int, ...]": _several(_count),
+    "tuple[float, ...]": _several(_number),
+}

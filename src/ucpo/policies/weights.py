@@ -1,0 +1,79 @@
+"""Files of weights with a description: written whole, read without trust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from ucpo.errors import UsageError
+from ucpo.storage import files
+
+FORMAT = 1
+_KEY = "ucpo"
+
+
+def write(module: nn.Module, about: dict[str, Any], path: Path) -> None:
+    """Write the weights of a module and what to say about them."""
+    weights = {name: value.cpu().contiguous() for name, value in module.state_dict().items()}
+    text = json.dumps({"format": FORMAT, **about})
+    files.replace(path, safetensors.torch.save(weights, metadata={_KEY: text}))
+
+
+class Stored:
+    """An open file of weights."""
+
+    def __init__(self, file: Path, tensors: Any) -> None:
+        self.file, self._tensors = file, tensors
+        about = json.loads((tensors.metadata() or {})[_KEY])
+        if not isinstance(about, dict):
+            raise ValueError("its description is no table")
+        if about.pop("format") != FORMAT:
+            raise UsageError(f"{file} was written by another version of ucpo; retrain or convert")
+        self.about: dict[str, Any] = about
+
+    def must_hold(self, count: int) -> None:
+        """Refuse to make a module of so many weights if the file cannot hold them."""
+        if 4 * count > self.file.stat().st_size:
+            raise ValueError(f"it is too short for the {count} weights it announces")
+
+    def fill(self, module: nn.Module) -> None:
+        """Take the weights over, if they fit and are numbers."""
+        expected = module.state_dict()
+        if set(self._tensors.keys()) != set(expected):
+            raise ValueError("its weights have other names")
+        for name, weight in expected.items():
+            found = self._tensors.get_slice(name)
+            if (found.get_dtype(), found.get_shape()) != ("F32", list(weight.shape)):
+                raise ValueError(f"{name} is {found.get_dtype()} of shape {found.get_shape()}")
+            weight.copy_(self._tensors.get_tensor(name))
+            if not torch.isfinite(weight).all():
+                raise ValueError(f"{name} holds what is no number")
+
+
+@contextmanager
+def reading(file: Path, what: str) -> Iterator[Stored]:
+    """Open a file of weights; whatever is wrong with it is said in a `UsageError`."""
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            yield Stored(file, tensors)
+    except UsageError:
+        raise
+    except (
+        SafetensorError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise UsageError(f"{file} is not {what} of ucpo, or it is damaged ({reason})") from None

@@ -1,0 +1,148 @@
+"""Put finished runs into the zoo: ``python -m ucpo.policies.zoo.adding --machine "..." RUN ...``.
+
+For maintainers, in a clone: it writes into the package. A run must be finished and evaluated, as
+`ucpo evaluate RUN` does it by default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ucpo.config.files import read_config, resolve
+from ucpo.config.options import RunConfig
+from ucpo.envs.registry import family_of
+from ucpo.errors import UsageError
+from ucpo.policies import zoo
+from ucpo.policies.policy import POLICY_FILE, load
+from ucpo.policies.zoo.cards import Card
+from ucpo.reports.sources import EVALUATION_FILE
+from ucpo.runs.folder import CONFIG_FILE, METRICS_FILE
+from ucpo.stats import cost_names, summarise
+from ucpo.storage import parquet
+
+EPISODES = 1000  # evaluated at each budget
+LARGEST = 1_000_000  # bytes of a policy
+_NO_RESULT = ("preset", "checkpoint_every", "checkpoint_steps")  # options that change none
+
+
+def add(run: Path, machine: str, root: Path) -> Path:
+    """Copy what an entry needs from a run, write its card, and return the entry's folder.
+
+    Args:
+        run: Folder of a finished and evaluated run.
+        machine: What it was trained on, in words.
+        root: The zoo to add to.
+    """
+    config, policy = read_config(run / CONFIG_FILE), load(run)
+    if policy.info.env_steps < config.env_steps:
+        raise UsageError(
+            f"{run} is not finished: {policy.info.env_steps:,} of {config.env_steps:,} "
+            f"environment steps; go on with ucpo resume {run}"
+        )
+    if (run / POLICY_FILE).stat().st_size > LARGEST:
+        raise UsageError(f"the policy of {run} is larger than {LARGEST:,} bytes")
+    episodes = parquet.read(run / EVALUATION_FILE)
+    evaluation = _evaluation(episodes, run)
+    folder = root / config.task / f"{config.variant}-seed{config.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (POLICY_FILE, CONFIG_FILE, METRICS_FILE):
+        shutil.copyfile(run / name, folder / name)
+    parquet.write(episodes, folder / EVALUATION_FILE)
+    Card(
+        command=command(config),
+        env_steps=policy.info.env_steps,
+        updates=policy.info.updates,
+        hours=round(hours(run), 2),
+        machine=machine,
+        evaluation=evaluation,
+    ).write(folder)
+    return folder
+
+
+def command(config: RunConfig) -> str:
+    """The command that trains with this configuration."""
+    usual = resolve(
+        config.task,
+        variant=config.variant,
+        preset=config.preset,
+        family=family_of(config.task),
+        budget=config.budget,
+    )
+    words = ["ucpo", "train", config.task]
+    words += ["--preset", config.preset] if config.preset != "auto" else []
+    words += ["--variant", config.variant] if config.variant != "ucp" else []
+    chosen, expected = deciding(config), deciding(usual)
+    for name in chosen:
+        if name != "seed" and chosen[name] != expected[name]:
+            words += _option(name.replace("_", "-"), chosen[name])
+    return shlex.join([*words, "--seed", str(config.seed)])
+
+
+def _option(name: str, value: Any) -> list[str]:
+    """The words that set an option, nested ones named a.b."""
+    if isinstance(value, bool):
+        group, dot, last = name.rpartition(".")
+        return [f"--{group}{dot}{last if value else 'no-' + last}"]
+    return [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
+
+
+def deciding(config: RunConfig) -> dict[str, Any]:
+    """The options that decide what comes out, nested ones as a.b."""
+    table = dataclasses.asdict(config)
+    for name in _NO_RESULT:
+        del table[name]
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": each for key, each in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def hours(run: Path) -> float:
+    """Wall-clock time of a training, over all its parts."""
+    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    seconds = 0.0
+    for file in run.glob("events.out.tfevents.*"):
+        times = [Event.FromString(raw).wall_time for raw in RawEventFileLoader(str(file)).Load()]
+        seconds += max(times) - min(times)
+    return seconds / 3600
+
+
+def _evaluation(episodes: pl.DataFrame, run: Path) -> list[dict[str, float]]:
+    """What the card says about the evaluation of a policy under one cost."""
+    (cost,) = cost_names(episodes)
+    counted = episodes.group_by(f"budget_{cost}").len()["len"]
+    if set(counted) != {EPISODES}:
+        raise UsageError(f"{run} needs {EPISODES} episodes at each budget: ucpo evaluate {run}")
+    kept = {name: pl.col(f"{name}_{cost}") for name in ("budget", "cost", "exceeded", "excess")}
+    rows = summarise(episodes).select(**kept, **{"return": pl.col("return")})
+    return [
+        {name: round(value, 4) for name, value in row.items()}
+        for row in rows.sort("budget").to_dicts()
+    ]
+
+
+def main() -> None:
+    """Add the runs given on the command line."""
+    import argparse
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--machine", required=True)
+    given = parser.parse_args()
+    for run in given.runs:
+        add(run, given.machine, zoo.locate(zoo.PREFIX))
+
+
+if __name__ == "__main__":
+    main()

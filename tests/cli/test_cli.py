@@ -1,0 +1,144 @@
+import subprocess
+import sys
+from importlib import metadata
+
+import polars as pl
+import pytest
+
+from ucpo.cli.main import main
+
+QUICK = [
+    *("--env-steps", "800", "--random-steps", "400", "--log-every", "400"),
+    *("--networks.hidden", "16"),
+]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fails(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_train_then_evaluate(elsewhere, capsys):
+    main(["train", "Courier-v0", "--seed", "3", *QUICK])
+    run = elsewhere / "runs" / "Courier-v0" / "ucp-seed3"
+    assert "ucpo evaluate" in capsys.readouterr().err
+    main(["evaluate", str(run), "--budgets", "0", "2.5", "--episodes", "20"])
+    assert "E[cost" in capsys.readouterr().out
+    rows = pl.read_parquet(run / "evaluation.parquet")
+    assert len(rows) == 40
+    assert set(rows["method"]) == {"ucp"}
+    assert set(rows["training_seed"]) == {3}
+
+
+def test_budgets_are_chosen_from_the_trained_range_unless_given(elsewhere, capsys):
+    ranges = ["--budget-range", "near_misses=0:9", "fines=3"]
+    main(["train", "Courier2-v0", *ranges, "--run", "r", *QUICK])
+    main(["evaluate", "r", "--episodes", "2"])
+    rows = pl.read_parquet("r/evaluation.parquet")
+    assert sorted(set(rows["budget_near_misses"])) == [0.0, 3.0, 6.0, 9.0]
+    assert set(rows["budget_fines"]) == {3.0}
+    main(["evaluate", "r", "--episodes", "2", "--budgets", "near_misses=4.5,fines=3"])
+    rows = pl.read_parquet("r/evaluation.parquet")
+    assert sorted(set(rows["budget_near_misses"])) == [0.0, 3.0, 4.5, 6.0, 9.0]  # added to
+    assert "no cost 'vases'" in fails(capsys, "evaluate", "r", "--budgets", "vases=3")
+
+
+def test_a_variant_with_one_budget(elsewhere):
+    main(["train", "Courier-v0", "--variant", "ucp-nr", "--budget", "7", *QUICK])
+    assert (elsewhere / "runs/Courier-v0/ucp-nr-7-seed0/policy.safetensors").is_file()
+
+
+def test_several_costs_with_budgets_by_name(elsewhere):
+    ranges = ["--budget-range", "near_misses=0:10", "fines=0:4"]
+    main(["train", "Courier2-v0", *ranges, "--run", "two", *QUICK])
+    text = (elsewhere / "two" / "config.toml").read_text()
+    assert 'budget_range = ["near_misses=0:10", "fines=0:4"]' in text
+
+
+def test_the_demo_ends_with_a_table_and_a_picture(elsewhere, capsys):
+    main(["demo", "--env-steps", "4400"])
+    assert "optimum" in capsys.readouterr().out
+    assert (elsewhere / "runs/demo/frontier.png").stat().st_size > 10_000
+
+
+def test_an_episode_is_watched(elsewhere, capsys):
+    main(["watch", "SafetyPointCircle1-v0", "--output", "seen.gif"])
+    assert (elsewhere / "seen.gif").read_bytes()[:3] == b"GIF"
+    assert "500 steps" in capsys.readouterr().err
+    assert "only navigation and velocity tasks" in fails(capsys, "watch", "Courier-v0")
+    assert "every must be at least 1" in fails(
+        capsys, "watch", "SafetyPointGoal1-v0", "--every", "0"
+    )
+
+
+def test_budgets_are_watched_side_by_side(elsewhere, capsys):
+    from PIL import Image
+
+    small = ["--every", "100", "--pixels", "64", "--output", "seen.gif"]
+    main(["watch", "SafetyPointCircle1-v0", "--budget", "0", "25", *small])
+    with Image.open("seen.gif") as seen:
+        assert seen.size == (128, 64)
+    said = capsys.readouterr().err
+    assert "budget 0: return" in said
+    assert "budget 25: return" in said
+
+
+def test_the_illustration_prints_a_table_and_draws(elsewhere, capsys):
+    main(["illustrate", "--gamma", "0.9", "--budgets", "1"])
+    assert "mean" in capsys.readouterr().out
+    assert (elsewhere / "runs/illustration/two-actions.png").is_file()
+
+
+def test_tasks_are_listed(capsys):
+    main(["tasks"])
+    assert "Courier-v0" in capsys.readouterr().out
+
+
+def test_the_version_is_the_package_s(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"ucpo {metadata.version('ucpo')}\n"
+
+
+def test_mistakes_end_with_one_paragraph_and_code_2(elsewhere, capsys):
+    assert "which task" in fails(capsys, "train")
+    assert "did you mean 'Courier-v0'" in fails(capsys, "train", "Curier-v0")
+    assert "did you mean 'ucp-nr'" in fails(capsys, "train", "Courier-v0", "--variant", "ucp-rn")
+    assert "--budget 25" in fails(capsys, "train", "Courier-v0", "--variant", "ucp-nr")
+    assert "no policy at nowhere" in fails(capsys, "evaluate", "nowhere")
+    assert "cannot read the budget" in fails(
+        capsys, "train", "Courier-v0", "--budget-range", "zero", *QUICK
+    )
+    assert not (elsewhere / "runs").exists()
+
+
+def test_an_existing_run_is_refused(capsys):
+    main(["train", "Courier-v0", "--run", "here", *QUICK])
+    assert "here exists already" in fails(capsys, "train", "Courier-v0", "--run", "here", *QUICK)
+
+
+def test_a_misspelt_option_is_answered(capsys):
+    assert "--env-steps" in fails(capsys, "train", "Courier-v0", "--env-step", "5")
+
+
+def test_debug_shows_the_traceback():
+    with pytest.raises(ValueError, match="no policy"):
+        main(["evaluate", "nowhere", "--debug"])
+
+
+def test_help_does_not_import_pytorch():
+    code = (
+        "import sys, contextlib, ucpo, ucpo.cli.main\n"
+        "with contextlib.suppress(SystemExit): ucpo.cli.main.main(['--help'])\n"
+        "heavy = {'torch', 'polars', 'matplotlib', 'numba', 'mujoco'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
