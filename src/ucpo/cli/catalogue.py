@@ -1,0 +1,48 @@
+"""List what comes with the package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ucpo.cli.messages import say
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """List the tasks that come with the package."""
+
+    def __call__(self) -> None:
+        """Print a table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from ucpo.envs.registry import TASKS, make_task
+
+        shown = Table(box=None, padding=(0, 2, 0, 0))
+        shown.add_column("task", no_wrap=True)
+        for head in ("obs", "act", "limit"):
+            shown.add_column(head, justify="right")
+        shown.add_column("what it is")
+        for name, entry in TASKS.items():
+            spec = make_task(name, 1).spec
+            sizes = (spec.observation_size, spec.action_size, spec.max_episode_steps)
+            shown.add_row(name, *map(str, sizes), entry.summary)
+        Console().print(shown)
+        say(
+            "Any Gymnasium environment that reports a cost works too: "
+            "ucpo train my_package:MyEnv-v0 --budget-range 0:10"
+        )
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """List the trained policies that come with the package."""
+
+    def __call__(self) -> None:
+        """Print a table."""
+        from rich.console import Console
+
+        from ucpo.policies.zoo.cards import table
+
+        Console().print(table())
+        say("zoo:NAME stands for a run, and zoo:TASK for its ucp-seed0: ucpo evaluate zoo:TASK")

@@ -1,0 +1,130 @@
+"""Evaluate and report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from ucpo.cli.messages import refuse_negative, say
+from ucpo.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play episodes with a trained policy at any budgets and report return and cost."""
+
+    policy: Positional[str]
+    """Run folder, policy file, or zoo:TASK for one that comes with the package."""
+    budgets: tuple[str, ...] = ()
+    """Budgets in cost units; each holds for every cost, or hazards=5,vases=2 names them. By default
+    0, 5, 15 and 25 where trained for, otherwise four across the trained range."""
+    episodes: int = 1000
+    """Episodes per budget."""
+    seed: int = 0
+    """Seed of the episodes."""
+    num_envs: int = 64
+    """Environments each process steps together."""
+    processes: int = 1
+    """Processes to share the episodes among. They come out the same on any number."""
+    task: str | None = None
+    """Another task than the one trained on."""
+    extrapolate: bool = False
+    """Allow budgets outside the range trained for."""
+    save_paths: int = 0
+    """Episodes per budget to keep whole, for drawing (paths.parquet; navigation: paths.png)."""
+    calibrate: bool = False
+    """Also compare what the critics predict with what happens (calibration.parquet)."""
+    output: Path | None = None
+    """Where to write one row per episode (Parquet); by default evaluation.parquet in the run (for
+    the zoo, in runs/zoo here). Episodes that are there already are kept and not played again."""
+
+    def __call__(self) -> None:
+        """Evaluate, save the episodes, print a table."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from ucpo.evaluation import Request, evaluate_run
+        from ucpo.policies import zoo
+        from ucpo.policies.policy import load
+        from ucpo.reports import draw_paths, table
+
+        refuse_negative(self.seed)
+        info = load(self.policy).info
+        if self.task is None and ":" in info.task:  # a policy must not run code
+            raise UsageError(
+                f"the policy was trained on {info.task}, which would import a Python module "
+                f"that the file names; if you trust it, say --task {info.task}"
+            )
+        budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
+        request = Request(
+            policy=zoo.locate(self.policy),
+            budgets=budgets,
+            episodes=self.episodes,
+            seed=self.seed,
+            task=self.task,
+            extrapolate=self.extrapolate,
+            num_envs=self.num_envs,
+            processes=self.processes,
+            save_paths=self.save_paths,
+            calibrate=self.calibrate,
+            output=self.output or zoo.own_file(self.policy, "evaluation.parquet"),
+        )
+        with Progress(console=Console(stderr=True)) as progress:
+            bar = progress.add_task("episodes", total=None)
+            try:
+                result = evaluate_run(
+                    request,
+                    begun=lambda kept, missing: progress.update(
+                        bar, total=kept + missing, completed=kept
+                    ),
+                    done=lambda count: progress.advance(bar, count),
+                )
+            except KeyboardInterrupt:
+                say("finished episodes are kept; the same command goes on from there")
+                raise
+        Console().print(table(result.episodes))
+        if result.moved:
+            say(f"episodes of an earlier state of this policy are now in {result.moved}")
+        kept = len(result.episodes) - result.played
+        say(
+            f"{result.played:,} episodes played, {kept:,} kept from before; one row each in "
+            f"{result.output}. Next: ucpo report {result.output.parent} -o report"
+        )
+        if result.paths:
+            drawn = draw_paths(result.paths)
+            say(f"whole episodes in {result.paths}" + (f", drawn in {drawn}" if drawn else ""))
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make tables, figures and one page from run folders and evaluation files."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run folders, folders of run folders, evaluation files (Parquet), zoo:TASK, or zoo: for all
+    that comes with the package."""
+    output: Annotated[Path, arg(aliases=["-o"])] = Path("report")
+    """Folder for report.html, report.md, tables and figures."""
+    against_paper: bool = False
+    """Set the paper's numbers beside them, where it has any."""
+
+    def __call__(self) -> None:
+        """Read, summarise, draw, write."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        from ucpo.envs.threads import processors
+        from ucpo.reports import build
+
+        with Progress(console=Console(stderr=True)) as progress:
+            bar = progress.add_task("figures", total=None)
+            page = build(
+                self.runs,
+                self.output,
+                against_paper=self.against_paper,
+                processes=processors(),
+                drawn=lambda done, total: progress.update(bar, completed=done, total=total),
+            )
+        say(f"open {page}; tables and figures are beside it")

@@ -1,0 +1,73 @@
+"""Train and resume."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from ucpo.cli.messages import say
+from ucpo.config.options import RunConfig
+
+if TYPE_CHECKING:
+    from ucpo.runs.run import UCP
+
+PREEMPTED = 75  # exit code after SIGTERM: a checkpoint was written, `ucpo resume` goes on
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent on a task."""
+
+    config: Annotated[RunConfig, arg(name="")]
+    run: str | None = None
+    """Folder for the run; by default runs/TASK/VARIANT-seedSEED. Must be new."""
+    track: Literal["wandb"] | None = None
+    """Also log to this service."""
+
+    def __call__(self) -> None:
+        """Train, then say where the policy is."""
+        from ucpo.runs.run import UCP
+
+        config = self.config
+        name = config.task.replace("/", "-").replace(":", "-")
+        budget = "".join(f"-{text.replace('=', '')}" for text in config.budget)
+        folder = Path(self.run or f"runs/{name}/{config.variant}{budget}-seed{config.seed}")
+        _finish(UCP.from_config(config).learn(run=folder, track=self.track), folder)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was stopped or broke off, as if nothing had happened."""
+
+    run: Positional[str]
+    """The run's folder."""
+    env_steps: int | None = None
+    """A new total of environment steps, to extend a run; by default what it was begun with."""
+    track: Literal["wandb"] | None = None
+    """Also log to this service."""
+
+    def __call__(self) -> None:
+        """Train on, then say where the policy is."""
+        from ucpo.runs.run import UCP
+
+        folder = Path(self.run)
+        _finish(UCP.resume(folder, env_steps=self.env_steps).learn(track=self.track), folder)
+
+
+def _finish(agent: UCP, folder: Path) -> None:
+    """Say how a training ended; one that was told to go away ends with a code of its own."""
+    made = f"{agent.agent.env_steps:,} environment steps, {agent.agent.updates:,} updates"
+    if agent.interrupted is None:
+        say(f"done; the policy is in {folder} ({made}). Next: ucpo evaluate {folder}")
+        return
+    say(
+        f"stopped early; the policy so far is in {folder} ({made}). Next: ucpo evaluate {folder}, "
+        f"or go on with ucpo resume {folder}"
+    )
+    if agent.interrupted is signal.SIGTERM:
+        sys.exit(PREEMPTED)
