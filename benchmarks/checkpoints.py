@@ -43,7 +43,7 @@ def main():
     agent = UCP("SafetyPointGoal1-v0")
     agent.task.reset(agent.starts())
     generator = np.random.default_rng(0)
-    replay = agent.agent.replay
+    replay = agent.learner.replay
     print(
         f"{replay.rows_kept * 8:,} transitions, {replay.rows_kept * replay.row_bytes / 1e6:.0f} MB"
     )
@@ -51,10 +51,10 @@ def main():
     run = RunFolder(folder)
     run.write_config(agent.config)
     saver = Saver(agent, agent.progress(), run, None, lambda: False)
-    agent.agent.updates, steps = 1, 0
+    agent.learner.updates, steps = 1, 0
     while replay.rows_written < ROWS:
         add(replay, 2_500, generator)
-        agent.agent.env_steps += 20_000
+        agent.learner.env_steps += 20_000
         began = time.perf_counter()
         saver._checkpoints.keep_up()
         steps = max(steps, time.perf_counter() - began)
@@ -63,7 +63,7 @@ def main():
     stalls = []
     for _ in range(10):
         add(replay, 1_000, generator)
-        agent.agent.env_steps += 8_000
+        agent.learner.env_steps += 8_000
         began = time.perf_counter()
         saver._checkpoints.keep_up()
         saver.write()
@@ -75,7 +75,7 @@ def main():
     run.close()
     shutil.rmtree(folder / "other")
     made = timed("resuming, reading the replay included", lambda: UCP.resume(folder))
-    assert made.agent.replay.rows_written == replay.rows_written
+    assert made.learner.replay.rows_written == replay.rows_written
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"on the disk: {size / 1e6:.0f} MB")
     made._resumed.folder.close()

@@ -31,7 +31,7 @@ from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import TaskSpec
 from ucpo.learners.quantiles import quantile_loss
-from ucpo.learners.ucp import UCPAgent
+from ucpo.learners.ucp import UCP
 from ucpo.runs.loop import train
 from ucpo.runs.run import UCP
 from ucpo.runs.sinks import Journal
@@ -107,7 +107,7 @@ def updates(options: argparse.Namespace) -> list[dict[str, float]]:
     return rows
 
 
-def check(agent: UCPAgent) -> float:
+def check(agent: UCP) -> float:
     """Both updates from the same weights with the same batches and noise."""
     baseline = Straightforward(agent)
     for _ in range(5):
@@ -207,7 +207,7 @@ def loop(name: str, iterations: int) -> dict[str, Any]:
     timed(ucp.task, "step", "step")
     timed(ucp.agent, "act", "act")
     timed(ucp.agent, "update", "update")
-    timed(ucp.agent.replay, "sample", "sample")
+    timed(ucp.learner.replay, "sample", "sample")
     seconds = run_loop(ucp, iterations)
     share = (seconds - spent["update"]) / seconds
     return {
@@ -226,7 +226,7 @@ def run_loop(ucp: UCP, iterations: int) -> float:
     begun = ucp.task.reset(ucp.starts(), 1.0)
     ucp.agent.act(*begun)  # compile and warm up
     progress = ucp.progress()
-    progress.goal = ucp.agent.env_steps + 8 * iterations
+    progress.goal = ucp.learner.env_steps + 8 * iterations
     settings = {"random_steps": 0, "updates": 1, "generator": ucp.generator}
     begin = time.perf_counter()
     train(ucp.agent, ucp.task, begun, progress, Journal(), **settings)
@@ -270,7 +270,7 @@ def together(count: int, threads: int, iterations: int) -> float:
 
 def paper_agent(
     fill: int = 100_000, *, quantiles: int = 100, batch: int = 256, costs: int = 1
-) -> UCPAgent:
+) -> UCP:
     """An agent of the paper's size with `fill` random transitions in its replay."""
     names = tuple(f"cost{i}" for i in range(costs))
     spec = TaskSpec("benchmark", OBS, (-1.0,) * ACTION, (1.0,) * ACTION, names, None)

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from ucpo.learners.networks import Body
 from ucpo.learners.replay import Batch
-from ucpo.learners.ucp import UCPAgent
+from ucpo.learners.ucp import UCP
 
 
 class Straightforward:
-    def __init__(self, agent: UCPAgent, *, compiled: bool = False) -> None:
+    def __init__(self, agent: UCP, *, compiled: bool = False) -> None:
         self.rates, self.scale = agent.rates, agent.critics.body.stock_scale
         self.prices = agent.multipliers
         self.actor = plain(agent.actor.body)[0]
@@ -126,7 +126,7 @@ def follow(target: nn.Module, source: nn.Module, share: float) -> None:
         one.lerp_(other, share)
 
 
-def distance(agent: UCPAgent, baseline: Straightforward) -> float:
+def distance(agent: UCP, baseline: Straightforward) -> float:
     """Largest difference between the weights of the two after the same updates."""
     pairs = [
         (ours.body.layers.stack(), theirs)

@@ -25,7 +25,7 @@ def main(seeds: int, folder: Path, env_steps: int | None = None) -> None:
     parts = []
     for seed in range(seeds):
         for variant in ("ucp", "ucp-mean"):
-            agent = UCP("Courier-v0", variant=variant, seed=seed)
+            agent = UCP("Courier-v0", method=variant, seed=seed)
             agent.learn(env_steps, run=folder / f"{variant}-seed{seed}")
             parts.append(agent.evaluate(BUDGETS, episodes=1000))
     episodes = pl.concat(parts)

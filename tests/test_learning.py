@@ -32,7 +32,7 @@ def test_one_agent_is_close_to_the_optimum_at_every_budget_seen_and_unseen(ucp):
 
 
 def test_the_excess_utility_keeps_budgets_the_mean_utility_overruns(ucp):
-    mean = UCP("Courier-v0", seed=0, variant="ucp-mean").learn(show=False)
+    mean = UCP("Courier-v0", seed=0, method="ucp-mean").learn(show=False)
     for risky, averse in zip(summary(mean, [5.0, 10.0]), summary(ucp, [5.0, 10.0]), strict=True):
         assert averse["excess_near_misses"] < 0.6 * risky["excess_near_misses"]
         assert abs(risky["cost_near_misses"] - risky["budget_near_misses"]) < 1.0

@@ -52,7 +52,7 @@ def test_budgets_are_chosen_from_the_trained_range_unless_given(elsewhere, capsy
 
 
 def test_a_variant_with_one_budget(elsewhere):
-    main(["train", "Courier-v0", "--variant", "ucp-nr", "--budget", "7", *QUICK])
+    main(["train", "Courier-v0", "--method", "ucp-nr", "--budget", "7", *QUICK])
     assert (elsewhere / "runs/Courier-v0/ucp-nr-7-seed0/policy.safetensors").is_file()
 
 
@@ -110,8 +110,8 @@ def test_the_version_is_the_package_s(capsys):
 def test_mistakes_end_with_one_paragraph_and_code_2(elsewhere, capsys):
     assert "which task" in fails(capsys, "train")
     assert "did you mean 'Courier-v0'" in fails(capsys, "train", "Curier-v0")
-    assert "did you mean 'ucp-nr'" in fails(capsys, "train", "Courier-v0", "--variant", "ucp-rn")
-    assert "--budget 25" in fails(capsys, "train", "Courier-v0", "--variant", "ucp-nr")
+    assert "did you mean 'ucp-nr'" in fails(capsys, "train", "Courier-v0", "--method", "ucp-rn")
+    assert "--budget 25" in fails(capsys, "train", "Courier-v0", "--method", "ucp-nr")
     assert "no policy at nowhere" in fails(capsys, "evaluate", "nowhere")
     assert "cannot read the budget" in fails(
         capsys, "train", "Courier-v0", "--budget-range", "zero", *QUICK

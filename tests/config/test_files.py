@@ -11,10 +11,10 @@ def needs_budget(variant):
     return {"budget": "25"} if variant in ("ucp-nr", "ucp-nr-mean", "ucp-na") else {}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("method", VARIANTS)
 @pytest.mark.parametrize("preset", preset_names())
 def test_every_preset_and_variant_is_valid(preset, variant):
-    config = resolve("X", preset=preset, variant=variant, **needs_budget(variant))
+    config = resolve("X", preset=preset, method=variant, **needs_budget(variant))
     assert (config.preset, config.variant) == (preset, variant)
 
 
@@ -23,11 +23,11 @@ def test_variants_differ_from_ucp_in_nothing_but_their_column_of_the_table():
     base = resolve("X", preset="navigation", budget="25")
     differences = {}
     for variant in VARIANTS:
-        config = resolve("X", preset="navigation", variant=variant, budget="25")
+        config = resolve("X", preset="navigation", method=variant, budget="25")
         differences[variant] = {
             field.name: getattr(config, field.name)
             for field in dataclasses.fields(config)
-            if getattr(config, field.name) != getattr(base, field.name) and field.name != "variant"
+            if getattr(config, field.name) != getattr(base, field.name) and field.name != "method"
         }
         assert set(differences[variant]) <= names
     assert differences == {
@@ -82,7 +82,7 @@ def test_what_the_user_says_wins():
 
 
 def test_configurations_survive_a_file(tmp_path):
-    config = resolve("a/b:C-v0", variant="ucp-nr", budget=["x=25", "y=3"], preset="default")
+    config = resolve("a/b:C-v0", method="ucp-nr", budget=["x=25", "y=3"], preset="default")
     (tmp_path / "config.toml").write_text(to_toml(config))
     assert read_config(tmp_path / "config.toml") == config
 
@@ -104,7 +104,7 @@ def test_a_preset_of_ones_own_is_a_path(tmp_path):
         ({"precision": "bf61"}, "precision: no 'bf61'; did you mean 'bf16'"),
         ({"seed": 1.5}, "type int"),
         ({"stock_observed": 1}, "type bool"),
-        ({"variant": "ucp-rn"}, "did you mean 'ucp-nr'"),
+        ({"method": "ucp-rn"}, "did you mean 'ucp-nr'"),
         ({"preset": "velocty"}, "did you mean 'velocity'"),
         ({"preset": "missing.toml"}, "no file missing.toml"),
     ],

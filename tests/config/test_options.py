@@ -22,8 +22,8 @@ def test_the_defaults_are_valid():
             "relabel needs undiscounted stocks",
         ),
         (lambda: EntropyConfig(rate=0.1), "must start above 0"),
-        (lambda: RunConfig(variant="ucp-rn"), "did you mean 'ucp-nr'"),
-        (lambda: RunConfig(variant="ucp-nr"), "--budget 25"),
+        (lambda: RunConfig(method="ucp-rn"), "did you mean 'ucp-nr'"),
+        (lambda: RunConfig(method="ucp-nr"), "--budget 25"),
     ],
 )
 def test_values_without_sense_are_refused_with_what_would_make_it(make, message):

@@ -189,6 +189,6 @@ def test_training_goes_on_without_the_episode_that_was_lost():
     after = [host._process.pid for host in agent.task._hosts]
     agent.task.close()
     assert before != after
-    assert agent.agent.env_steps == 400
-    kept = agent.agent.replay.windows(np.arange(200), np.zeros(200, int))
+    assert agent.learner.env_steps == 400
+    kept = agent.learner.replay.windows(np.arange(200), np.zeros(200, int))
     assert float(kept.action.max()) < 0.99  # no transition of a lost step

@@ -229,7 +229,7 @@ def test_saved_critics_are_those_that_were_trained(tmp_path):
     agent = UCP("Courier-v0", networks=NETWORKS, random_steps=100)
     agent.learn(300, run=tmp_path / "run", show=False)
     stored = load_critics(tmp_path / "run", load(tmp_path / "run").info).state_dict()
-    for name, value in agent.agent.critics.state_dict().items():
+    for name, value in agent.learner.critics.state_dict().items():
         assert (stored[name] == value).all()
 
 

@@ -70,11 +70,11 @@ def test_a_training_acts_learns_and_saves_with_it():
     obs = np.random.default_rng(0).normal(size=(4, agent.task.spec.observation_size))
     obs, stock = obs.astype(np.float32), np.zeros((4, 1), np.float32)
     with torch.no_grad():
-        inside = agent.agent.actor.mode(
-            agent.agent.normaliser(torch.from_numpy(obs)), torch.from_numpy(stock)
+        inside = agent.learner.actor.mode(
+            agent.learner.normaliser(torch.from_numpy(obs)), torch.from_numpy(stock)
         )
     np.testing.assert_allclose(agent.policy().act(obs, stock), inside.numpy(), atol=1e-5)
-    learner = agent.agent
+    learner = agent.learner
     learner._choice = np.random.default_rng(5)
     seen = learner._batch()
     drawn = learner.replay.sample(learner.rates.batch, np.random.default_rng(5))

@@ -14,9 +14,9 @@ from ucpo.learners.ucp import (
     Decay,
     Entropy,
     actor_loss,
-    bellman,
+    bellman_target,
     clip_critics,
-    pessimist,
+    min_by_mean,
     polyak,
     size,
 )
@@ -68,12 +68,12 @@ def problem(utility=EXCESS, costs=1):
 def test_the_critic_with_the_smaller_mean_is_chosen_for_each_sample_with_all_its_quantiles():
     first = torch.tensor([[0.0, 10.0], [1.0, 1.0]])  # means 5 and 1
     second = torch.tensor([[4.0, 5.0], [0.0, 9.0]])  # means 4.5 and 4.5
-    assert pessimist(torch.stack([first, second])).tolist() == [[4.0, 5.0], [1.0, 1.0]]
+    assert min_by_mean(torch.stack([first, second])).tolist() == [[4.0, 5.0], [1.0, 1.0]]
 
 
 def test_targets_add_the_window_and_the_discounted_future():
     future = torch.tensor([[1.0, 3.0], [1.0, 3.0]])
-    target = bellman(torch.tensor([10.0, 20.0]), torch.tensor([0.5, 0.0]), future)
+    target = bellman_target(torch.tensor([10.0, 20.0]), torch.tensor([0.5, 0.0]), future)
     assert target.tolist() == [[10.5, 11.5], [20.0, 20.0]]
 
 
@@ -162,11 +162,11 @@ def test_prices_are_those_of_the_episodes_initial_stock():
     assert original(data.initial_stock)[:, 0].tolist() == (30.0 + data.initial_stock[:, 0]).tolist()
 
 
-def test_targets_take_the_pessimist_for_both_reward_critics_and_the_own_critic_for_costs():
+def test_targets_take_the_min_by_mean_for_both_reward_critics_and_the_own_critic_for_costs():
     agent = make()
     rows = 4
     rewards = torch.stack([torch.full((rows, 8), 7.0), torch.full((rows, 8), 5.0)])
-    rewards[1, 0] = 9.0  # in the first sample the other critic is the pessimist
+    rewards[1, 0] = 9.0  # in the first sample the other critic is the min_by_mean
     future = torch.cat([rewards, torch.full((1, rows, 8), 3.0)])
     agent.target_critics.forward = lambda *inputs: future
     data = batch(rows)

@@ -33,7 +33,7 @@ def test_a_saved_policy_acts_as_the_one_saved(agent, policy_file):
 
 def test_the_policy_is_deterministic_and_the_mean(agent):
     obs, stock = np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32)
-    mean, _ = agent.agent.actor(torch.from_numpy(obs), torch.from_numpy(stock))
+    mean, _ = agent.learner.actor(torch.from_numpy(obs), torch.from_numpy(stock))
     for _ in range(2):
         assert agent.policy().act(obs, stock) == pytest.approx(torch.tanh(mean).detach().numpy())
 
@@ -75,7 +75,7 @@ def test_the_usual_budgets_are_the_papers_where_they_were_trained_for():
     assert wide.policy().info.usual_budgets() == [[0.0], [5.0], [15.0], [25.0]]
     narrow = UCP("Courier-v0", env_steps=100, budget_range="2:8")
     assert narrow.policy().info.usual_budgets() == [[2.0], [4.0], [6.0], [8.0]]
-    single = UCP("Courier-v0", env_steps=100, variant="ucp-nr", budget="7")
+    single = UCP("Courier-v0", env_steps=100, method="ucp-nr", budget="7")
     assert single.policy().info.usual_budgets() == [[7.0]]
 
 

@@ -17,7 +17,7 @@ def runs(tmp_path_factory):
         agent = UCP(
             "SafetyPointCircle1-v0",
             seed=seed,
-            variant=variant,
+            method=variant,
             networks=NETWORKS,
             random_steps=1000,
             log_every=1000,

@@ -146,14 +146,14 @@ def fill(folder):
 
 def at_step(agent, env_steps, act):
     """Do something in the middle of a training."""
-    original = agent.agent.remember
+    original = agent.learner.remember
 
     def remember(*args):
         original(*args)
-        if agent.agent.env_steps == env_steps:
+        if agent.learner.env_steps == env_steps:
             act()
 
-    agent.agent.remember = remember
+    agent.learner.remember = remember
 
 
 def test_a_full_disk_pauses_the_run_and_changes_nothing(tmp_path, small_disk, monkeypatch, caplog):
@@ -167,7 +167,7 @@ def test_a_full_disk_pauses_the_run_and_changes_nothing(tmp_path, small_disk, mo
             time.sleep(0.01)
         newest = next(checkpoints(run))
         newest.state()
-        steps.append((newest.env_steps, agent.agent.env_steps))
+        steps.append((newest.env_steps, agent.learner.env_steps))
         (small_disk / "ballast").unlink()
 
     thread = threading.Thread(target=make_room)
@@ -196,7 +196,7 @@ def test_a_run_ended_while_the_disk_is_full_goes_on_from_its_last_checkpoint(
     thread.join()
     (small_disk / "ballast").unlink()
     agent = UCP.resume(run)
-    assert agent.agent.env_steps == 400
+    assert agent.learner.env_steps == 400
     agent.learn(show=False)
     assert_same(tmp_path / "whole", run)
 

@@ -138,7 +138,7 @@ def test_one_row_for_each_variant_seed_and_budget(tmp_path):
     )
     assert len(rows) == 3 * 2 * 2 and rows["task"].unique().to_list() == ["fords"]
     assert len(list(tmp_path.glob("runs/ucp-nr-*-seed?/policy.safetensors"))) == 4
-    levels = dict(rows.select("variant", "levels").unique().iter_rows())
+    levels = dict(rows.select("method", "levels").unique().iter_rows())
     assert levels == {"ucp": 7, "ucp-nr": 1, "ucp-mean": 7}
     one = rows.filter(budget=1.0, seed=0)
     assert one["optimum"].to_list() == pytest.approx([-9.0] * 3)
@@ -188,7 +188,7 @@ def test_mistakes_are_answered_before_any_training(problem, options, message, mo
 
 def measurements():
     shared = {"task": "t", "levels": 5, "gamma": 1.0, "optimum": -10.0, "cost": 1.0}
-    shared |= {"exceeded": 0.0, "own_return": -10.0, "own_excess": 0.0, "variant": "ucp"}
+    shared |= {"exceeded": 0.0, "own_return": -10.0, "own_excess": 0.0, "method": "ucp"}
     seen = [(1.0, 0, -10.5, 0.0), (1.0, 1, -10.6, 0.0), (2.0, 0, -9.0, 0.06), (2.0, 1, -10.0, 0.04)]
     return pl.DataFrame(
         [

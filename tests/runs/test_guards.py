@@ -35,7 +35,7 @@ def test_what_is_no_number_stops_the_run_and_can_be_played_again(what, tmp_path)
     with pytest.raises(NotFiniteError, match=f"environment [0-3] returned a non-finite {what}"):
         agent.learn(run=run, show=False)
     about = json.loads((run / "broken-step.json").read_text())
-    assert about["env_steps"] == agent.agent.env_steps > 0
+    assert about["env_steps"] == agent.learner.env_steps > 0
     assert about["step_of_episode"] in (2, 3)
     assert about["complete"]
     with pytest.raises(NotFiniteError, match=f"step {about['step_of_episode']} of its episode"):
@@ -45,19 +45,19 @@ def test_what_is_no_number_stops_the_run_and_can_be_played_again(what, tmp_path)
 def test_losses_that_are_no_numbers_stop_the_run_with_the_last_checkpoint_intact(tmp_path):
     run = tmp_path / "run"
     agent = UCP("Courier-v0", checkpoint_steps=400, **COURIER)
-    original = agent.agent.update
+    original = agent.learner.update
 
     def update():
-        if agent.agent.env_steps == 1000:
+        if agent.learner.env_steps == 1000:
             with torch.no_grad():
-                next(agent.agent.critics.parameters()).mul_(torch.nan)
+                next(agent.learner.critics.parameters()).mul_(torch.nan)
         return original()
 
-    agent.agent.update = update
+    agent.learner.update = update
     with pytest.raises(NotFiniteError, match="critic_loss nan after 1,000 environment steps"):
         agent.learn(run=run, show=False)
     assert json.loads((run / "broken-update.json").read_text())["env_steps"] == 1000
     with np.load(run / "broken-update.npz", allow_pickle=False) as arrays:
         assert not all(np.isfinite(arrays[name]).all() for name in arrays if "critics" in name)
     assert load(run).info.env_steps == 800
-    assert UCP.resume(run).learn(show=False).agent.env_steps == 1600
+    assert UCP.resume(run).learn(show=False).learner.env_steps == 1600

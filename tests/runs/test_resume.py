@@ -36,9 +36,9 @@ def contents(run):
     last = next(checkpoints(run))
     state = last.state()
     agent = UCP.resume(run, env_steps=10**9)
-    rows = agent.agent.replay.rows(
-        agent.agent.replay.rows_written - agent.agent.replay.rows_kept,
-        agent.agent.replay.rows_written,
+    rows = agent.learner.replay.rows(
+        agent.learner.replay.rows_written - agent.learner.replay.rows_kept,
+        agent.learner.replay.rows_written,
     )
     agent._resumed.folder.close()
     return {
@@ -59,7 +59,7 @@ def stop_after(agent, env_steps):
     """End a training as Ctrl-C would, once it has made so many steps."""
 
     def interrupt():
-        while agent.agent.env_steps < env_steps:
+        while agent.learner.env_steps < env_steps:
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -72,7 +72,7 @@ VARIANTS = {
     "plain": {},
     "tuned": {
         "entropy": {"weight": 0.1, "rate": 1e-3},
-        "multiplier": {"start": 0, "ascent": "adam", "rate": 1e-2},
+        "multiplier": {"start": 0, "kind": "softplus", "rate": 1e-2},
         "actor": {"every": 100},  # metrics of the actor outlive a stop
     },
     "falling": {
@@ -80,7 +80,7 @@ VARIANTS = {
         "critic": {"final_rate": 1e-5},
         "decay_steps": 1600,
     },
-    "stock": {"variant": "ucp-ds", "gamma": 0.99, "networks": {"hidden": [8], "stock_features": 4}},
+    "stock": {"method": "ucp-ds", "gamma": 0.99, "networks": {"hidden": [8], "stock_features": 4}},
 }
 
 
@@ -94,7 +94,7 @@ def test_a_run_stopped_and_resumed_is_the_run_that_was_not(name, tmp_path):
         agent.learn(run=None if agent._resumed else tmp_path / "parts", show=False)
         thread.join()
         assert agent.interrupted is signal.SIGINT
-        assert agent.agent.env_steps < 1600
+        assert agent.learner.env_steps < 1600
         agent = UCP.resume(tmp_path / "parts")
     agent.learn(show=False)
     assert_same(tmp_path / "whole", tmp_path / "parts")
@@ -141,14 +141,14 @@ def stopped(tmp_path_factory):
     options = {**COURIER, "checkpoint_steps": 400}
     UCP("Courier-v0", **options).learn(run=folder / "whole", show=False)
     agent = UCP("Courier-v0", **options)
-    original = agent.agent.remember
+    original = agent.learner.remember
 
     def remember(*args):
         original(*args)
-        if agent.agent.env_steps == 1240:
+        if agent.learner.env_steps == 1240:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    agent.agent.remember = remember
+    agent.learner.remember = remember
     agent.learn(run=folder / "run", show=False)
     assert agent.interrupted is signal.SIGTERM
     return folder
@@ -178,7 +178,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_used(
     else:
         path.unlink()
     agent = UCP.resume(run)
-    assert agent.agent.env_steps == 1200
+    assert agent.learner.env_steps == 1200
     unseen = (kind, damage) == ("manifest", "gone")
     assert unseen or "trying the checkpoint before" in caplog.text
     agent.learn(show=False)
@@ -191,7 +191,7 @@ def test_a_damaged_segment_of_the_replay_is_replaced_by_its_copy(stopped, tmp_pa
     whole = (run / "checkpoint" / name).read_bytes()
     (run / "checkpoint" / name).write_bytes(whole[:-1] + b"?")
     agent = UCP.resume(run)
-    assert agent.agent.env_steps == 1240
+    assert agent.learner.env_steps == 1240
     assert "replaced by its copy" in caplog.text
     assert (run / "checkpoint" / name).read_bytes() == whole
     agent.learn(show=False)
@@ -212,7 +212,7 @@ def test_a_finished_run_says_so_and_can_be_extended(stopped, tmp_path):
     with pytest.raises(UsageError, match=r"is finished.*--env-steps 3200"):
         UCP.resume(run)
     agent = UCP.resume(run, env_steps=2000).learn(show=False)
-    assert agent.agent.env_steps == 2000
+    assert agent.learner.env_steps == 2000
     with (run / "metrics.csv").open() as file:
         assert [int(row["env_steps"]) for row in csv.DictReader(file)][-3:] == [1760, 1920, 2000]
     with pytest.raises(UsageError, match="made 2,000 of 2,000 environment steps"):
@@ -257,7 +257,7 @@ def test_two_processes_cannot_use_one_run(stopped, tmp_path):
 def test_a_lock_left_by_a_dead_process_locks_nothing(stopped, tmp_path):
     run = copy(stopped, tmp_path)
     (run / "run.lock").write_text("process 1 on elsewhere, since yesterday")
-    assert UCP.resume(run).learn(show=False).agent.env_steps == 1600
+    assert UCP.resume(run).learn(show=False).learner.env_steps == 1600
 
 
 def test_foreign_environments_begin_new_episodes_and_the_log_says_so(tmp_path):
@@ -266,12 +266,12 @@ def test_foreign_environments_begin_new_episodes_and_the_log_says_so(tmp_path):
     thread = stop_after(agent, 800)
     agent.learn(run=run, show=False)
     thread.join()
-    made = agent.agent.env_steps
+    made = agent.learner.env_steps
     agent = UCP.resume(run, task=Thermostat)
-    replay = agent.agent.replay
+    replay = agent.learner.replay
     assert replay.rows(replay.rows_written - 1, replay.rows_written)["ended"].all()
     agent.learn(show=False)
-    assert made < agent.agent.env_steps == 1600
+    assert made < agent.learner.env_steps == 1600
     assert "Thermostat cannot be saved in mid-episode" in (run / "log.txt").read_text()
 
 

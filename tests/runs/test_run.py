@@ -36,7 +36,7 @@ def test_a_run_leaves_configuration_metrics_events_policy_critics_and_checkpoint
     assert names == {"config", "metrics", "events", "policy", "critics", "checkpoint"}
     last = rows(tmp_path / "run")[-1]
     assert (int(last["env_steps"]), int(last["updates"])) == (1200, 100)
-    assert load(tmp_path / "run").info.env_steps == agent.agent.env_steps == 1200
+    assert load(tmp_path / "run").info.env_steps == agent.learner.env_steps == 1200
 
 
 def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(tmp_path):
@@ -58,8 +58,8 @@ def test_metrics_of_learning_have_columns_from_the_first_row_on(tmp_path):
 
 def test_nothing_is_learned_during_the_random_steps(tmp_path):
     agent = learn(tmp_path / "run", env_steps=400)
-    assert agent.agent.updates == 0
-    assert agent.agent.env_steps == 400
+    assert agent.learner.updates == 0
+    assert agent.learner.env_steps == 400
 
 
 def test_an_existing_folder_is_refused_untouched(tmp_path):
@@ -75,7 +75,7 @@ def test_an_interrupt_ends_cleanly_with_the_policy_saved(tmp_path):
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt():
-        while agent.agent.updates < 5:
+        while agent.learner.updates < 5:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -91,7 +91,7 @@ def test_an_error_in_the_task_still_saves_the_policy(tmp_path):
     original = agent.task.advance
 
     def advance(actions):
-        if agent.agent.env_steps >= 800:
+        if agent.learner.env_steps >= 800:
             raise RuntimeError("the simulator broke")
         return original(actions)
 
@@ -104,13 +104,13 @@ def test_an_error_in_the_task_still_saves_the_policy(tmp_path):
 def test_learning_goes_on_where_it_stopped():
     agent = UCP("Courier-v0", **QUICK)
     agent.learn(800, show=False).learn(400, show=False)
-    assert (agent.agent.env_steps, agent.agent.updates) == (1200, 100)
+    assert (agent.learner.env_steps, agent.learner.updates) == (1200, 100)
 
 
 def test_learning_longer_than_configured_forgets_nothing_early():
     agent = UCP("Courier-v0", **{**QUICK, "env_steps": 80, "random_steps": 800})
     agent.learn(800, show=False)
-    assert len(agent.agent.replay) == 800
+    assert len(agent.learner.replay) == 800
 
 
 def test_metrics_tell_costs_and_violations_by_band_of_budget(tmp_path):
@@ -133,18 +133,18 @@ def test_bands_cover_every_level_once():
             assert sum(low <= level <= high for _, low, high in parts) == 1
 
 
-@pytest.mark.parametrize("variant", ["ucp-ds", "ucp-mean"])
+@pytest.mark.parametrize("method", ["ucp-ds", "ucp-mean"])
 def test_variants_with_many_budgets_train(variant, tmp_path):
-    agent = learn(tmp_path / "run", variant=variant, gamma=0.99)
+    agent = learn(tmp_path / "run", method=variant, gamma=0.99)
     assert agent.policy().info.stock_discount == (0.99 if variant == "ucp-ds" else 1.0)
 
 
-@pytest.mark.parametrize("variant", ["ucp-nr", "ucp-nr-mean", "ucp-na"])
+@pytest.mark.parametrize("method", ["ucp-nr", "ucp-nr-mean", "ucp-na"])
 def test_variants_with_one_budget_train_on_it_alone(variant, tmp_path):
-    agent = learn(tmp_path / "run", variant=variant, budget="7")
+    agent = learn(tmp_path / "run", method=variant, budget="7")
     assert agent.grid.levels == (1,)
-    assert np.unique(agent.agent.replay.sample(64, np.random.default_rng(0)).initial_stock) == -7.0
-    assert agent.agent.actor.body.stock_size == (0 if variant == "ucp-na" else 1)
+    assert np.unique(agent.learner.replay.sample(64, np.random.default_rng(0)).initial_stock) == -7.0
+    assert agent.learner.actor.body.stock_size == (0 if variant == "ucp-na" else 1)
 
 
 def test_two_costs_train_with_a_column_each(tmp_path):
@@ -161,7 +161,7 @@ def test_an_environment_of_ones_own_trains_from_a_function():
     from tests.envs.test_adapters import Thermostat
 
     agent = UCP(Thermostat, budget_range="0:9", **QUICK).learn(show=False)
-    assert agent.agent.updates == 100
+    assert agent.learner.updates == 100
     assert agent.controller(5.0).act(np.zeros(2)).shape == (1,)
 
 
@@ -174,5 +174,5 @@ def test_environments_in_processes_of_their_own_train_to_the_same_policy():
         agent = UCP(Thermostat, asynchronous=asynchronous, **options).learn(show=False)
         policies.append(agent.policy().act(np.zeros((1, 2)), np.full((1, 1), -3.0)))
         agent.task.close()
-    assert agent.agent.updates == 40
+    assert agent.learner.updates == 40
     assert policies[0] == policies[1]

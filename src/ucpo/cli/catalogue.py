@@ -35,6 +35,41 @@ class Tasks:
 
 
 @dataclass(frozen=True)
+class Methods:
+    """List the methods to train with, and what each is made of."""
+
+    def __call__(self) -> None:
+        """Print a table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from ucpo.config.files import method_names, read_method
+        from ucpo.config.options import RunConfig
+
+        defaults = RunConfig()
+        shown = Table(box=None, padding=(0, 2, 0, 0))
+        shown.add_column("method", no_wrap=True)
+        for head in ("learner", "multiplier", "shaping", "utility", "starts", "stock"):
+            shown.add_column(head, no_wrap=True)
+        shown.add_column("what it is")
+        for name in method_names():
+            summary, table = read_method(name)
+            kinds = [
+                table.get(part, {}).get("kind", getattr(defaults, part).kind)
+                for part in ("multiplier", "shaping")
+            ]
+            rest = [
+                table.get(part, getattr(defaults, part)) for part in ("utility", "starts", "stock")
+            ]
+            shown.add_row(name, table.get("learner", defaults.learner), *kinds, *rest, summary)
+        Console().print(shown)
+        say(
+            "A multiplier of the kind gradient may be another in a preset. A file of your own in "
+            "the same form works too: ucpo train TASK --method my.toml"
+        )
+
+
+@dataclass(frozen=True)
 class Zoo:
     """List the trained policies that come with the package."""
 

@@ -12,7 +12,8 @@ from ucpo.envs.illustration import courier_optimum
 from ucpo.envs.registry import make_task
 from ucpo.evaluation import evaluate
 from ucpo.reports import frontier, table
-from ucpo.runs.run import UCP
+from ucpo.runs.run import Run
+from ucpo.storage.names import EVALUATION_FILE
 
 BUDGETS = (0.0, 5.0, 10.0, 15.0)  # the odd ones lie between the levels trained for
 EPISODES = 1000
@@ -27,11 +28,11 @@ def demo(folder: Path, env_steps: int | None = None, seed: int = 0) -> None:
     )
     if folder.exists():
         shutil.rmtree(folder)
-    agent = UCP("Courier-v0", seed=seed)
+    agent = Run("Courier-v0", seed=seed)
     agent.learn(env_steps, run=folder)
     console.print(f"{EPISODES} drives at each budget:")
     episodes = evaluate(agent.policy(), make_task("Courier-v0", 100), BUDGETS, EPISODES)
-    episodes.write_parquet(folder / "evaluation.parquet")
+    episodes.write_parquet(folder / EVALUATION_FILE)
     best = courier_optimum([int(max(BUDGETS))])
     console.print(table(episodes, {budget: best[int(budget)] for budget in BUDGETS}))
     frontier(episodes, folder / "frontier.png", (np.arange(len(best)) * 1.0, best))

@@ -50,6 +50,7 @@ class Evaluate:
         from ucpo.policies import zoo
         from ucpo.policies.policy import load
         from ucpo.reports import draw_paths, table
+        from ucpo.storage.names import EVALUATION_FILE
 
         refuse_negative(self.seed)
         info = load(self.policy).info
@@ -70,7 +71,7 @@ class Evaluate:
             processes=self.processes,
             save_paths=self.save_paths,
             calibrate=self.calibrate,
-            output=self.output or zoo.own_file(self.policy, "evaluation.parquet"),
+            output=self.output or zoo.own_file(self.policy, EVALUATION_FILE),
         )
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=None)

@@ -17,8 +17,8 @@ class MeasureGap:
     problem: Positional[str]
     """Streets-v0, Machine-v0, Fords-v0, Crossing-v0, TwoActionsTimed-v0, or module:name of a
     ucpo.exact.FiniteProblem or of a function that makes one."""
-    variant: tuple[str, ...] = ("ucp",)
-    """Variants to train; those for a single budget are trained anew for each of --budgets."""
+    method: tuple[str, ...] = ("ucp",)
+    """Methods to train; those for a single budget are trained anew for each of --budgets."""
     seeds: tuple[int, ...] = (0,)
     """One training each."""
     budgets: tuple[float, ...] = ()
@@ -47,7 +47,7 @@ class MeasureGap:
         given = {name: getattr(self, name) for name in options if getattr(self, name) is not None}
         rows = measure_gap(
             self.problem,
-            variants=self.variant,
+            methods=self.method,
             seeds=self.seeds,
             budgets=self.budgets,
             folder=self.output,

@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import subcommand
 
 from ucpo import __version__
-from ucpo.cli.catalogue import Tasks, Zoo
+from ucpo.cli.catalogue import Methods, Tasks, Zoo
 from ucpo.cli.evaluation import Evaluate, Report
 from ucpo.cli.exact import Demo, MeasureGap
 from ucpo.cli.messages import say
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Evaluate, subcommand("evaluate")]
             | Annotated[Report, subcommand("report")]
             | Annotated[Tasks, subcommand("tasks")]
+            | Annotated[Methods, subcommand("methods")]
             | Annotated[Zoo, subcommand("zoo")]
             | Annotated[Watch, subcommand("watch")]
             | Annotated[Illustrate, subcommand("illustrate")]
@@ -61,22 +62,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _train_defaults(given: list[str]) -> Train:
-    """Task, preset and variant decide the defaults of other options, so they are read first."""
+    """Task, preset and method decide the defaults of other options, so they are read first."""
     if given[:1] != ["train"]:
         return Train(RunConfig())
     peek = argparse.ArgumentParser(prog="ucpo train", add_help=False, allow_abbrev=False)
     peek.add_argument("task", nargs="?")
     peek.add_argument("--preset", default="auto")
-    peek.add_argument("--variant", default="ucp")
+    peek.add_argument("--method", default="ucp")
     peek.add_argument("--budget", nargs="+", default=[])
     known, rest = peek.parse_known_args(given[1:])
+    if any(word.partition("=")[0] == "--variant" for word in rest):
+        raise UsageError("--variant is called --method now; `ucpo methods` lists them")
     if known.task is None and not {"-h", "--help"} & set(rest):
         raise UsageError("which task? `ucpo tasks` lists them; e.g. ucpo train Courier-v0")
     task = known.task or "Courier-v0"
     return Train(
         resolve(
             task,
-            variant=known.variant,
+            method=known.method,
             preset=known.preset,
             family=family_of(task),
             budget=known.budget,

@@ -14,7 +14,7 @@ from ucpo.cli.messages import say
 from ucpo.config.options import RunConfig
 
 if TYPE_CHECKING:
-    from ucpo.runs.run import UCP
+    from ucpo.runs.run import Run
 
 PREEMPTED = 75  # exit code after SIGTERM: a checkpoint was written, `ucpo resume` goes on
 
@@ -25,19 +25,16 @@ class Train:
 
     config: Annotated[RunConfig, arg(name="")]
     run: str | None = None
-    """Folder for the run; by default runs/TASK/VARIANT-seedSEED. Must be new."""
+    """Folder for the run; by default runs/TASK/METHOD-seedSEED. Must be new."""
     track: Literal["wandb"] | None = None
     """Also log to this service."""
 
     def __call__(self) -> None:
         """Train, then say where the policy is."""
-        from ucpo.runs.run import UCP
+        from ucpo.runs.run import Run
 
-        config = self.config
-        name = config.task.replace("/", "-").replace(":", "-")
-        budget = "".join(f"-{text.replace('=', '')}" for text in config.budget)
-        folder = Path(self.run or f"runs/{name}/{config.variant}{budget}-seed{config.seed}")
-        _finish(UCP.from_config(config).learn(run=folder, track=self.track), folder)
+        folder = Path(self.run) if self.run else "runs" / self.config.folder
+        _finish(Run.from_config(self.config).learn(run=folder, track=self.track), folder)
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,21 @@ class Resume:
 
     def __call__(self) -> None:
         """Train on, then say where the policy is."""
-        from ucpo.runs.run import UCP
+        from ucpo.runs.run import Run
 
         folder = Path(self.run)
-        _finish(UCP.resume(folder, env_steps=self.env_steps).learn(track=self.track), folder)
+        _finish(Run.resume(folder, env_steps=self.env_steps).learn(track=self.track), folder)
 
 
-def _finish(agent: UCP, folder: Path) -> None:
+def _finish(run: Run, folder: Path) -> None:
     """Say how a training ended; one that was told to go away ends with a code of its own."""
-    made = f"{agent.agent.env_steps:,} environment steps, {agent.agent.updates:,} updates"
-    if agent.interrupted is None:
+    made = f"{run.learner.env_steps:,} environment steps, {run.learner.updates:,} updates"
+    if run.interrupted is None:
         say(f"done; the policy is in {folder} ({made}). Next: ucpo evaluate {folder}")
         return
     say(
         f"stopped early; the policy so far is in {folder} ({made}). Next: ucpo evaluate {folder}, "
         f"or go on with ucpo resume {folder}"
     )
-    if agent.interrupted is signal.SIGTERM:
+    if run.interrupted is signal.SIGTERM:
         sys.exit(PREEMPTED)

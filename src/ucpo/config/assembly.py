@@ -1,20 +1,50 @@
-"""From a configuration to the objects it describes: problem, budgets, networks, agent."""
+"""From a configuration to the objects it describes: task, problem, budgets, learner."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
-from ucpo.config.options import ActorConfig, CriticConfig, RunConfig
-from ucpo.envs.interface import TaskSpec
-from ucpo.errors import UsageError
-from ucpo.learners.multipliers import Multipliers
+from ucpo.config.options import (
+    ActorConfig,
+    CriticConfig,
+    MultiplierConfig,
+    RunConfig,
+    ShapingConfig,
+)
+from ucpo.envs import registry
+from ucpo.envs.interface import TaskSpec, VectorTask
+from ucpo.envs.registry import Task
+from ucpo.envs.shaping import (
+    EarlyTermination,
+    NothingOnceExceeded,
+    Penalty,
+    Plain,
+    Saute,
+    Shaping,
+    all_or_nothing,
+    excess,
+)
+from ucpo.errors import UsageError, nearest
+from ucpo.learners.entropy import Entropy
+from ucpo.learners.interface import Learner, Multiplier
+from ucpo.learners.multipliers import (
+    Ascent,
+    ClampedAdam,
+    DualAscent,
+    Fixed,
+    Gradient,
+    Pid,
+    SoftplusAdam,
+)
 from ucpo.learners.networks import Body, Critics
 from ucpo.learners.normaliser import Normaliser
+from ucpo.learners.optimisation import Decay
 from ucpo.learners.replay import Replay
-from ucpo.learners.ucp import Decay, Entropy, Rates, UCPAgent
-from ucpo.policies.policy import make_actor
+from ucpo.learners.ucp import UCP, Settings
+from ucpo.policies.policy import PolicyInfo, make_actor
 from ucpo.problem import BudgetGrid, Constraint, Problem, parse_budgets, utility
 
 
@@ -58,42 +88,98 @@ def make_device(name: str) -> torch.device:
     return device
 
 
-def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
-    """Networks, replay and multipliers as configured."""
+def make_task(task: Task, config: RunConfig) -> VectorTask:
+    """The task to train on, with the ends of episodes a method asks for."""
+    made = registry.make_task(
+        task,
+        config.num_envs,
+        config.costs or None,
+        asynchronous=config.asynchronous,
+        workers={
+            "worker_timeout": config.worker_timeout,
+            "restart_workers": config.restart_workers,
+        },
+    )
+    return EarlyTermination(made) if config.shaping.kind == "early-termination" else made
+
+
+def make_shaping(config: ShapingConfig) -> Shaping:
+    """What a method makes of rewards."""
+    utilities = {"excess": excess, "all-or-nothing": all_or_nothing}
+    shapings: dict[str, Callable[[], Shaping]] = {
+        "none": Plain,
+        "saute": lambda: Saute(config.penalty),
+        "penalty": lambda: Penalty(config.price, utilities[config.utility]),
+        "early-termination": NothingOnceExceeded,
+    }
+    return shapings[config.kind]()
+
+
+def make_multiplier(config: MultiplierConfig, problem: Problem, grid: BudgetGrid) -> Multiplier:
+    """The price of each budget of a grid."""
+    if config.kind == "fixed":
+        return Fixed(grid, config.initial)
+    if config.kind == "pid":
+        how = {"window": config.window, "start": config.start}
+        kp, ki, kd = config.gains
+        return Pid(grid, (kp, ki, kd), initial=config.initial, **how)
+    ascents: dict[str, Callable[[float], Ascent]] = {
+        "gradient": Gradient,
+        "softplus": SoftplusAdam,
+        "clamped": ClampedAdam,
+    }
+    return DualAscent(
+        problem,
+        grid,
+        ascents[config.kind](config.rate),
+        initial=config.initial,
+        minimum=config.minimum,
+        maximum=config.maximum,
+        window=config.window,
+        start=config.start,
+    )
+
+
+def make_learner(
+    config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
+) -> Learner:
+    """What a configuration asks to learn.
+
+    Args:
+        config: The whole configuration.
+        spec: Of the task.
+        grid: The budgets to train for.
+        generator: Of whatever is random about collecting; shared with the starts of episodes.
+    """
+    if config.learner not in LEARNERS:
+        raise UsageError(f"no learner {config.learner!r}; {nearest(config.learner, [*LEARNERS])}")
+    return LEARNERS[config.learner](config, spec, grid, generator)
+
+
+def make_ucp(
+    config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
+) -> UCP:
+    """Networks, replay and multipliers of UCP as configured."""
+    if config.shaping.kind != "none":
+        raise UsageError(
+            f"ucp learns of costs through its critics, so it goes without the shaping "
+            f"{config.shaping.kind!r}; leave shaping out, or choose another learner"
+        )
     C = len(spec.cost_names)
     problem, device = make_problem(config, spec.cost_names), make_device(config.device)
-    networks, generator = config.networks, torch.Generator().manual_seed(config.seed)
+    networks, noise = config.networks, torch.Generator().manual_seed(config.seed)
+    stock_size = 0 if config.stock == "hidden" else C
     scale = networks.stock_scale or max(*grid.high, 3.0) / 3.0
-    stock_size = C if config.stock_observed else 0
-    critics = Critics(
-        Body(
-            members=Critics.REWARD + C,
-            inputs=spec.observation_size + spec.action_size,
-            stock_size=stock_size,
-            hidden=networks.hidden,
-            outputs=networks.quantiles,
-            stock_scale=scale,
-            stock_features=networks.stock_features,
-            generator=generator,
-        ),
-        units=[config.critic.reward_unit] * Critics.REWARD + [config.critic.cost_unit] * C,
-    )
     shape = (networks.hidden, stock_size, scale, networks.stock_features)
+    critics = make_critics(config, spec, stock_size, scale, noise)
+    actor = make_actor(spec, *shape, noise)
     target = config.entropy.target
-    return UCPAgent(
+    return UCP(
         problem=problem,
-        actor=make_actor(spec, *shape, generator).to(device),
+        grid=grid,
+        actor=actor.to(device),
         critics=critics.to(device),
-        multipliers=Multipliers(
-            problem,
-            grid,
-            initial=config.multiplier.initial,
-            rate=config.multiplier.rate,
-            ascent=config.multiplier.ascent,
-            minimum=config.multiplier.minimum,
-            maximum=config.multiplier.maximum,
-            window=config.multiplier.window,
-        ),
+        multiplier=make_multiplier(config.multiplier, problem, grid),
         replay=Replay(
             config.replay.capacity,
             config.num_envs,
@@ -105,27 +191,85 @@ def make_agent(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> UCPAgent:
             config.discount_of_costs,
             config.hold,
         ),
-        normaliser=Normaliser(spec.observation_size, config.networks.normalise, device),
+        normaliser=Normaliser(spec.observation_size, networks.normalise, device),
         entropy=Entropy(
             config.entropy.weight,
             rate=config.entropy.rate,
             target=-float(spec.action_size) if target is None else target,
         ),
-        rates=Rates(
-            batch=config.replay.batch,
-            relabelled=round(config.replay.relabel * config.replay.batch),
-            critic=_decay(config, config.critic),
-            actor=_decay(config, config.actor),
-            critic_clip=config.critic.clip,
-            actor_clip=config.actor.clip,
-            critic_polyak=config.critic.polyak,
-            actor_polyak=config.actor.polyak,
-            regulariser=config.actor.regulariser,
-            actor_every=config.actor.every,
-            next_action=config.critic.next_action,
-            multiplier_start=config.multiplier.start,
-        ),
+        settings=make_settings(config),
+        about=make_info(config, spec, grid, stock_size, scale),
         seed=config.seed,
+        generator=generator,
+    )
+
+
+LEARNERS: dict[str, Callable[..., Learner]] = {"ucp": make_ucp}
+"""By the name a configuration calls them."""
+
+
+def make_critics(
+    config: RunConfig, spec: TaskSpec, stock_size: int, scale: float, noise: torch.Generator
+) -> Critics:
+    """Two quantile critics of the reward and one of each cost."""
+    networks, C = config.networks, len(spec.cost_names)
+    body = Body(
+        members=Critics.REWARD + C,
+        inputs=spec.observation_size + spec.action_size,
+        stock_size=stock_size,
+        hidden=networks.hidden,
+        outputs=networks.quantiles,
+        stock_scale=scale,
+        stock_features=networks.stock_features,
+        generator=noise,
+    )
+    units = [config.critic.reward_unit] * Critics.REWARD + [config.critic.cost_unit] * C
+    return Critics(body, units)
+
+
+def make_settings(config: RunConfig) -> Settings:
+    """Step sizes, limits and paces of UCP."""
+    return Settings(
+        batch=config.replay.batch,
+        relabelled=round(config.replay.relabel * config.replay.batch),
+        critic=_decay(config, config.critic),
+        actor=_decay(config, config.actor),
+        critic_clip=config.critic.clip,
+        actor_clip=config.actor.clip,
+        critic_polyak=config.critic.polyak,
+        actor_polyak=config.actor.polyak,
+        regulariser=config.actor.regulariser,
+        actor_every=config.actor.every,
+        next_action=config.critic.next_action,
+        random_steps=config.random_steps,
+        updates=config.updates,
+    )
+
+
+def make_info(
+    config: RunConfig, spec: TaskSpec, grid: BudgetGrid, stock_size: int, scale: float
+) -> PolicyInfo:
+    """What policy files of this run say, but for how far it is."""
+    return PolicyInfo(
+        task=spec.name,
+        method=config.method,
+        training_seed=config.seed,
+        env_steps=0,
+        updates=0,
+        observation_size=spec.observation_size,
+        action_low=spec.action_low,
+        action_high=spec.action_high,
+        cost_names=spec.cost_names,
+        budget_low=grid.low,
+        budget_high=grid.high,
+        stock_discount=config.stock_discount,
+        hidden=config.networks.hidden,
+        stock_size=stock_size,
+        stock_scale=scale,
+        stock_features=config.networks.stock_features,
+        gamma=config.gamma,
+        cost_gamma=config.cost_gamma,
+        hold=config.hold if config.hold > 1 else None,
     )
 
 

@@ -1,7 +1,7 @@
-"""Configurations from and to TOML: presets and variants, and what runs keep.
+"""Configurations from and to TOML: presets and methods, and what runs keep.
 
-Presets hold differences from the defaults: a family of tasks first, then a variant, then what the
-user says.
+Presets and methods hold differences from the defaults: a family of tasks first, then a method, then
+what the user says.
 """
 
 from __future__ import annotations
@@ -15,32 +15,36 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from ucpo.config.options import VARIANTS, RunConfig
+from ucpo.config.options import RunConfig
 from ucpo.errors import UsageError, nearest
 
 
 def resolve(
     task: str = "Courier-v0",
     *,
-    variant: str = "ucp",
+    method: str = "ucp",
     preset: str = "auto",
     family: str = "default",
     **overrides: Any,
 ) -> RunConfig:
-    """The configuration of a run: defaults, then preset, then variant, then `overrides`.
+    """The configuration of a run: defaults, then preset, then method, then `overrides`.
 
     Args:
         task: Name of the task; presets may hold differences for single tasks.
-        variant: One of `VARIANTS`.
+        method: One of `method_names`, or the path of a TOML file.
         preset: ``auto`` for the one of the `family`, a name, or the path of a TOML file.
         family: What the task's family is called.
         overrides: Fields of `RunConfig`; nested ones as tables, ``critic={"rate": 1e-4}``.
     """
-    layers = [_preset(family if preset == "auto" else preset, task)]
-    if variant not in VARIANTS:
-        raise UsageError(f"no variant {variant!r}; {nearest(variant, list(VARIANTS))}")
-    layers.append(_read(_shipped("methods") / f"{variant}.toml", "variant"))
-    layers.append({"task": task, "variant": variant, "preset": preset, **overrides})
+    if "variant" in overrides:
+        raise UsageError("variants are methods now: write --method instead of --variant")
+    _, composition = read_method(method)
+    layers = [
+        _preset(family if preset == "auto" else preset, task),
+        composition,
+        {"task": task, "method": Path(method).stem if _is_file(method) else method},
+        {"preset": preset, **overrides},
+    ]
     merged: dict[str, Any] = {}
     for layer in layers:
         merged = _merge(merged, layer)
@@ -53,13 +57,39 @@ def preset_names() -> list[str]:
     return sorted(p.name[:-5] for p in _shipped("presets").iterdir() if p.name.endswith(".toml"))
 
 
+def method_names() -> list[str]:
+    """Methods that come with the package."""
+    return sorted(p.name[:-5] for p in _shipped("methods").iterdir() if p.name.endswith(".toml"))
+
+
+def read_method(name: str) -> tuple[str, dict[str, Any]]:
+    """What a method is, in a sentence, and the options it consists of."""
+    if _is_file(name):
+        table = _read(Path(name), "method")
+    elif name in method_names():
+        table = _read(_shipped("methods") / f"{name}.toml", "method")
+    else:
+        raise UsageError(
+            f"no method {name!r}; {nearest(name, method_names())} (or give the path of a .toml)"
+        )
+    summary = table.pop("summary", "")
+    for part in ("multiplier", "shaping"):  # a kind alone may stand for its table
+        if isinstance(table.get(part), str):
+            table[part] = {"kind": table[part]}
+    return str(summary), table
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".toml")
+
+
 def _shipped(folder: str) -> Any:
     return resources.files("ucpo.config") / folder
 
 
 def _preset(name: str, task: str) -> dict[str, Any]:
     """A preset with its differences for this task folded in."""
-    if name.endswith(".toml"):
+    if _is_file(name):
         table = _read(Path(name), "preset")
     elif name in preset_names():
         table = _read(_shipped("presets") / f"{name}.toml", "preset")
@@ -100,6 +130,14 @@ def _merge(base: dict[str, Any], difference: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+_RENAMED = {
+    "variant": "method",
+    "stock_discounted": 'stock = "discounted"',
+    "stock_observed": 'stock = "hidden"',
+    "multiplier.ascent": 'multiplier.kind ("adam" is "softplus" there)',
+}
+
+
 def from_dict(kind: type[Any], table: dict[str, Any], where: str = "") -> Any:
     """Build a configuration from nested tables, naming any key that does not fit."""
     fields = {f.name: f for f in dataclasses.fields(kind)}
@@ -107,6 +145,8 @@ def from_dict(kind: type[Any], table: dict[str, Any], where: str = "") -> Any:
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in fields:
+            if where + key in _RENAMED:
+                raise UsageError(f"{where + key} is now called {_RENAMED[where + key]}")
             raise UsageError(f"no option {_shown(where + key)}; {nearest(key, list(fields))}")
         values[key] = _fit(fields[key], value, where + key)
         words = get_args(hints[key]) if get_origin(hints[key]) is Literal else ()

@@ -1,22 +1,20 @@
 """Everything that can be chosen about a run, said once.
 
 The defaults are the paper's for navigation tasks, or the released code's where the paper is silent.
-How presets, variants and the user's words make one of these is in `ucpo.config.files`.
+How presets, methods and the user's words make one of these is in `ucpo.config.files`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from tyro.conf import Positional
 
 from ucpo.envs.interface import Hold
-from ucpo.errors import UsageError, nearest
-
-VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
-SINGLE_BUDGET = ("ucp-nr", "ucp-nr-mean", "ucp-na")
+from ucpo.errors import UsageError
 
 _WIDEST, _DEEPEST, _MOST = 2**16, 64, 10**15  # beyond any sense, within any number's reach
 
@@ -171,12 +169,15 @@ class EntropyConfig:
 class MultiplierConfig:
     """How the prices of exceeding a budget move."""
 
+    kind: Literal["fixed", "gradient", "softplus", "clamped", "pid"] = "gradient"
+    """How prices move: not at all, by gradient ascent (paper), by Adam behind a softplus (released
+    code), by Adam clamped at the minimum (OmniSafe), or by a PID controller, for one budget."""
     initial: float = 1.0
     """First value."""
     rate: float = 5e-5
     """Step size. Prices should move slower than the actor follows them."""
-    ascent: Literal["gradient", "adam"] = "gradient"
-    """Plain gradient ascent (paper) or Adam on softplus parameters (released code)."""
+    gains: tuple[float, ...] = (0.1, 0.01, 0.01)
+    """Of the PID controller: proportional, integral, derivative."""
     minimum: float = 1e-3
     """Lower bound."""
     maximum: float = float("inf")
@@ -188,6 +189,10 @@ class MultiplierConfig:
 
     def __post_init__(self) -> None:
         _within("multiplier.window", self.window, 1, 10**6)
+        _require(
+            len(self.gains) == 3 and all(0.0 <= gain < math.inf for gain in self.gains),
+            f"multiplier.gains are three numbers of at least 0, got {self.gains}",
+        )
         _within("multiplier.rate", self.rate, 0.0, 1e9)
         _within("multiplier.start", self.start, 0, _MOST)
         _require(
@@ -198,18 +203,44 @@ class MultiplierConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShapingConfig:
+    """What a method changes about a task; returns in metrics and reports stay the task's own."""
+
+    kind: Literal["none", "saute", "penalty", "early-termination"] = "none"
+    """Nothing; a fixed penalty instead of the reward while a budget is exceeded (Saute); a priced
+    one for what each step adds to a utility of the stock; or episodes that end once exceeded."""
+    penalty: float = 1.0
+    """Of Saute, in units of reward per step. More keeps the agent further from its budget."""
+    price: float = 1.0
+    """Of the priced penalty, in units of reward per cost unit."""
+    utility: Literal["excess", "all-or-nothing"] = "excess"
+    """What the priced penalty charges: the excess, or once exceeded everything (Jiang)."""
+
+    def __post_init__(self) -> None:
+        _within("shaping.penalty", self.penalty, -1e9, 1e9)
+        _within("shaping.price", self.price, 0.0, 1e9)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """A training run."""
 
     task: Positional[str] = "Courier-v0"
     """A task listed by `ucpo tasks`, or the id of any registered Gymnasium environment."""
-    variant: str = "ucp"
-    """ucp, ucp-ds, ucp-nr, ucp-mean, ucp-nr-mean or ucp-na; nr and na need --budget."""
+    method: str = "ucp"
+    """A method listed by `ucpo methods`, or the path of a TOML file with one of your own."""
     preset: str = "auto"
     """Name of a preset, or path of a TOML file; auto picks the one of the task's family."""
     seed: int = 0
     """Seed of everything random. The same seed, on one thread, gives the same run."""
 
+    learner: str = "ucp"
+    """What learns. Like the next two and the multiplier's kind, part of what a method is."""
+    starts: Literal["grid", "single"] = "grid"
+    """Whether episodes begin with budgets drawn from a range, or all with one (--budget)."""
+    stock: Literal["shown", "discounted", "hidden"] = "shown"
+    """What networks see of the stock: all of it, inflated in each step by 1 over the discount of
+    costs (UCP-DS), or nothing (UCP-NA)."""
     costs: tuple[str, ...] = ()
     """Names of the costs to constrain; by default what the task reports."""
     budget_range: tuple[str, ...] = ("0:30",)
@@ -224,10 +255,6 @@ class RunConfig:
     """Expected utility up to which a budget counts as kept."""
     tolerate_mean: bool = True
     """Use the tolerance for the mean utility too (the released code does not)."""
-    stock_discounted: bool = False
-    """Inflate the stock each step by 1 over the discount of costs (UCP-DS)."""
-    stock_observed: bool = True
-    """Show the stock to the networks (UCP-NA does not)."""
     gamma: float = 0.999
     """Discount of rewards per environment step."""
     cost_gamma: float | None = None
@@ -273,12 +300,9 @@ class RunConfig:
     actor: ActorConfig = field(default_factory=ActorConfig)
     entropy: EntropyConfig = field(default_factory=EntropyConfig)
     multiplier: MultiplierConfig = field(default_factory=MultiplierConfig)
+    shaping: ShapingConfig = field(default_factory=ShapingConfig)
 
     def __post_init__(self) -> None:
-        _require(
-            self.variant in VARIANTS,
-            f"no variant {self.variant!r}; {nearest(self.variant, list(VARIANTS))}",
-        )
         for name, gamma in (("gamma", self.gamma), ("cost_gamma", self.discount_of_costs)):
             _require(0.0 < gamma <= 1.0, f"{name} must be above 0 and at most 1, got {gamma}")
         for name, low, high in (
@@ -304,13 +328,12 @@ class RunConfig:
             f"replay.capacity must be at least num_envs={self.num_envs}: {self.replay.capacity}",
         )
         _require(
-            not (self.replay.relabel and self.stock_discounted),
+            not (self.replay.relabel and self.stock == "discounted"),
             "replay.relabel needs undiscounted stocks, so ucp-ds goes without it; leave it at 0",
         )
-        single = self.variant in SINGLE_BUDGET
         _require(
-            not single or bool(self.budget),
-            f"{self.variant} trains for one budget; say which, e.g. --budget 25",
+            self.starts != "single" or bool(self.budget),
+            f"{self.method} trains for one budget; say which, e.g. --budget 25",
         )
 
     @property
@@ -326,4 +349,15 @@ class RunConfig:
     @property
     def stock_discount(self) -> float:
         """What the stock is divided by in each step."""
-        return self.discount_of_costs if self.stock_discounted else 1.0
+        return self.discount_of_costs if self.stock == "discounted" else 1.0
+
+    @property
+    def name(self) -> str:
+        """What a run of this configuration is called among those of its task."""
+        budget = "".join(f"-{text.replace('=', '')}" for text in self.budget)
+        return f"{self.method}{budget}-seed{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Where such a run goes, among others: TASK/METHOD-seedSEED."""
+        return Path(self.task.replace("/", "-").replace(":", "-")) / self.name

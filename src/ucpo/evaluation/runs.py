@@ -14,6 +14,7 @@ from ucpo.evaluation.episodes import Job, fingerprint, make_jobs
 from ucpo.evaluation.store import Store
 from ucpo.evaluation.workers import Work, share
 from ucpo.policies.policy import Policy, load
+from ucpo.storage.names import EVALUATION_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,7 @@ def _stores(request: Request, policy: Policy) -> dict[str, Store]:
     folder = request.policy if request.policy.is_dir() else request.policy.parent
     output = request.output
     asked = {"paths": request.save_paths > 0, "calibration": request.calibrate}
-    files = {"episodes": output or folder / "evaluation.parquet"}
+    files = {"episodes": output or folder / EVALUATION_FILE}
     for kind in (kind for kind in asked if asked[kind]):
         beside = output.with_suffix(f".{kind}.parquet") if output else None
         files[kind] = beside or folder / f"{kind}.parquet"

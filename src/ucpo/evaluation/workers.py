@@ -104,7 +104,8 @@ def _play(
 
 def _calibration(work: Work, policy: Policy, task: Any) -> Observer:
     from ucpo.evaluation.calibration import Calibration
-    from ucpo.policies.critics import CRITICS_FILE, load_critics
+    from ucpo.policies.critics import load_critics
+    from ucpo.storage.names import CRITICS_FILE
 
     folder = work.policy if work.policy.is_dir() else work.policy.parent
     return Calibration(policy, load_critics(folder / CRITICS_FILE, policy.info), task)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from ucpo.learners.kernels import OneByOne, beside
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -61,82 +63,13 @@ class Layers(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Inputs side by side, (batch, k) or (members, batch, k) -> (members, batch, out)."""
         if self.flat.device.type == "cpu" and not torch.compiler.is_compiling():
-            hidden: Tensor = _OneByOne.apply(self, self.flat, *inputs)  # type: ignore[no-untyped-call]
+            hidden: Tensor = OneByOne.apply(self, self.flat, *inputs)  # type: ignore[no-untyped-call]
             return hidden
-        hidden = _beside(inputs, len(self.flat))
+        hidden = beside(inputs, len(self.flat))
         for i, (weight, bias) in enumerate(self.stack()):
             hidden = torch.baddbmm(bias[:, None], hidden, weight)
             hidden = hidden.relu() if i < self.rectified else hidden
         return hidden
-
-
-def _beside(inputs: Sequence[Tensor], members: int) -> Tensor:
-    """Inputs joined along their last axis, (members, batch, in), copied no more than needed."""
-    if any(part.dim() == 3 for part in inputs):
-        inputs = [part.expand(members, -1, -1) for part in inputs]
-    return torch.cat(list(inputs), dim=-1).expand(members, -1, -1)
-
-
-class _OneByOne(torch.autograd.Function):
-    """The same for a CPU, one member after the other: what a layer wrote is then still in the cache
-    when the next one reads it.
-
-    It also makes the gradient of only those inputs that ask for it (the actor's step needs the
-    critics' gradient with respect to the action alone), and writes the gradients of parameters
-    where they belong.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, layers: Layers, flat: Tensor, *inputs: Tensor) -> Tensor:
-        first = _beside(inputs, len(flat))
-        output = flat.new_empty(*first.shape[:2], layers.sizes[-1])
-        seen: list[Tensor] = []
-        for stack, hidden, last in zip(layers.rows(), first.unbind(), output.unbind(), strict=True):
-            for i, (weight, bias) in enumerate(stack):
-                seen.append(hidden)
-                to = last if i + 1 == len(stack) else hidden.new_empty(len(hidden), len(bias))
-                hidden = torch.addmm(bias, hidden, weight, out=to)
-                if i < layers.rectified:
-                    hidden.relu_()
-        ctx.layers, ctx.shapes = layers, [part.shape for part in inputs]
-        ctx.save_for_backward(flat, output, *seen)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        flat, output, *seen = ctx.saved_tensors
-        layers, shapes, depth = ctx.layers, ctx.shapes, len(ctx.layers.sizes) - 1
-        _, learns, *asked = ctx.needs_input_grad
-        gradient = torch.empty_like(flat) if learns else None
-        answers = [
-            flat.new_empty(len(flat), *shape[-2:]) if wanted else None
-            for shape, wanted in zip(shapes, asked, strict=True)
-        ]
-        for member, (stack, slope) in enumerate(
-            zip(layers.rows(), upstream[0].unbind(), strict=True)
-        ):
-            hidden = [*seen[member * depth : (member + 1) * depth], output[member]]
-            slots = layers.stack(gradient[member]) if gradient is not None else []
-            for i in reversed(range(depth)):
-                if i < layers.rectified:
-                    slope = torch.ops.aten.threshold_backward(slope, hidden[i + 1], 0.0)
-                if slots:
-                    weight, bias = slots[i]
-                    torch.mm(hidden[i].T, slope, out=weight)
-                    torch.sum(slope, 0, out=bias)
-                if i:
-                    slope = torch.mm(slope, stack[i][0].T)
-            begin = 0
-            for answer, shape in zip(answers, shapes, strict=True):
-                end = begin + shape[-1]
-                if answer is not None:
-                    torch.mm(slope, stack[0][0][begin:end].T, out=answer[member])
-                begin = end
-        shared = [
-            answer.sum(0) if answer is not None and len(shape) == 2 else answer
-            for answer, shape in zip(answers, shapes, strict=True)
-        ]
-        return None, gradient, *shared
 
 
 class Body(nn.Module):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
 from ucpo.envs.interface import Arrays, Ints, Step
 from ucpo.errors import UsageError
+from ucpo.learners.kernels import assemble_windows
 from ucpo.problem import Floats
 from ucpo.storage import states
 
@@ -194,7 +193,7 @@ class Replay:
         last, discount = np.empty_like(rows), np.empty_like(gains)
         past = (self._gains, self._env_steps, self._ended, self._terminated)
         limits = (newest, self._n_step)
-        _assemble(*past, *limits, rows, envs, self._decay, gains, last, discount)
+        assemble_windows(*past, *limits, rows, envs, self._decay, gains, last, discount)
 
         before = torch.from_numpy(self._before[rows, envs])
         after = torch.from_numpy(self._after[last, envs])
@@ -212,34 +211,3 @@ class Replay:
             discount=torch.from_numpy(discount[:, 0]),
             cost_discount=torch.from_numpy(discount[:, 1]),
         )
-
-
-@numba.njit(cache=True, nogil=True)
-def _assemble(
-    gains: Any,
-    env_steps: Any,
-    ended: Any,
-    terminated: Any,
-    newest: int,
-    n_step: int,
-    rows: Ints,
-    envs: Ints,
-    decay: Floats,
-    sums: Floats,
-    last: Ints,
-    discount: Floats,
-) -> None:
-    """Walk every window: discounted sums of its gains, its last row, the discounts after it."""
-    for i in range(len(rows)):
-        row, env = rows[i], envs[i]
-        age = 0  # environment steps since the window's beginning
-        for k in range(n_step):
-            for j in range(sums.shape[1]):
-                sums[i, j] += decay[age, j] * gains[row, env, j]
-            age += int(env_steps[row, env])
-            if ended[row, env] or row == newest or k + 1 == n_step:
-                last[i] = row
-                for j in range(sums.shape[1]):
-                    discount[i, j] = np.float32(0.0) if terminated[row, env] else decay[age, j]
-                break
-            row = (row + 1) % len(ended)

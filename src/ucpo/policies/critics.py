@@ -10,8 +10,7 @@ from ucpo.errors import UsageError
 from ucpo.learners.networks import Body, Critics
 from ucpo.policies import weights
 from ucpo.policies.policy import PolicyInfo
-
-CRITICS_FILE = "critics.safetensors"
+from ucpo.storage.names import CRITICS_FILE
 
 
 def save_critics(critics: Critics, info: PolicyInfo, path: Path) -> None:

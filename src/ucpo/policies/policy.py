@@ -15,14 +15,13 @@ import torch
 
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
-from ucpo.learners.networks import Actor, Body
+from ucpo.learners.networks import Actor, Body, Critics
 from ucpo.policies import weights, zoo
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
+from ucpo.storage.names import POLICY_FILE
 
 if TYPE_CHECKING:
     from ucpo.policies.controller import Controller
-
-POLICY_FILE = "policy.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +137,16 @@ def make_actor(
 
 
 class Policy:
-    """A trained actor and what it was trained for."""
+    """A trained actor and what it was trained for.
 
-    def __init__(self, actor: Actor, info: PolicyInfo) -> None:
-        self.actor, self.info = actor, info
+    Args:
+        actor: From observations and stocks to actions.
+        info: What it was trained for.
+        critics: What judged it in training, where that is kept beside it.
+    """
+
+    def __init__(self, actor: Actor, info: PolicyInfo, critics: Critics | None = None) -> None:
+        self.actor, self.info, self.critics = actor, info, critics
 
     @torch.no_grad()
     def act(self, obs: Floats, stock: Floats) -> Floats:

@@ -14,7 +14,7 @@ from ucpo.stats import student_t
 CLOSE = 0.05
 """Share of the optimal return that may be missed, and cost units of excess, to be called close."""
 
-_KEYS = ["task", "variant", "levels", "gamma", "budget"]
+_KEYS = ["task", "method", "levels", "gamma", "budget"]
 _MEASURED = ["return", "cost", "exceeded", "excess"]
 
 
@@ -42,7 +42,7 @@ def close(rows: pl.DataFrame) -> pl.Series:
 
 
 def gap_table(rows: pl.DataFrame) -> Any:
-    """A rich table of `over_seeds`, with what a variant aims at where it is not the optimum."""
+    """A rich table of `over_seeds`, with what a method aims at where it is not the optimum."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -55,7 +55,7 @@ def gap_table(rows: pl.DataFrame) -> Any:
         f"{CLOSE:.0%} of the optimum and {CLOSE:g} units of excess: {int(close(rows).sum())} of "
         f"{len(rows)} measurements",
     )
-    heads = ["variant", "budget", "optimum", "return", "gap", "excess"]
+    heads = ["method", "budget", "optimum", "return", "gap", "excess"]
     for head in (*heads, *(["aims at", "its excess"] if other else ["cost", "P(cost > b)"])):
         shown.add_column(escape(head), justify="right", no_wrap=True)
     for row in summary.iter_rows(named=True):
@@ -63,7 +63,7 @@ def gap_table(rows: pl.DataFrame) -> Any:
         aims = [f"{row['own_return']:.2f}", f"{row['own_excess']:.3f}"]
         spent = [f"{row['cost']:.2f}", f"{row['exceeded']:.1%}"]
         shown.add_row(
-            *(row["variant"], f"{row['budget']:g}", f"{row['optimum']:.2f}"),
+            *(row["method"], f"{row['budget']:g}", f"{row['optimum']:.2f}"),
             _with_interval(row["return"], row["return_ci95"]),
             f"{lacking / abs(row['optimum']):.1%}" if row["optimum"] else "-",
             f"{row['excess']:.3f}",
@@ -80,7 +80,7 @@ def gap_figure(rows: pl.DataFrame, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     optimum = rows.unique("budget").sort("budget")
     left.plot(optimum["budget"], optimum["optimum"], color="0.55", lw=1.5, label="exact optimum")
-    settings = rows.group_by(["variant", "levels", "gamma"], maintain_order=True)
+    settings = rows.group_by(["method", "levels", "gamma"], maintain_order=True)
     groups = [group for _, group in settings]
     for number, group in enumerate(groups):
         budgets = group["budget"].to_numpy()
@@ -103,10 +103,10 @@ def gap_figure(rows: pl.DataFrame, path: Path) -> None:
 
 
 def _label(groups: list[pl.DataFrame], group: pl.DataFrame) -> str:
-    """The variant, and what else tells its setting from the others."""
-    parts = [str(group["variant"][0])]
+    """The method, and what else tells its setting from the others."""
+    parts = [str(group["method"][0])]
     for name, text in (("levels", "{} levels"), ("gamma", "gamma {:g}")):
-        alike = [each for each in groups if each["variant"][0] == parts[0]]
+        alike = [each for each in groups if each["method"][0] == parts[0]]
         if len({each[name][0] for each in alike}) > 1:
             parts.append(text.format(group[name][0]))
     return ", ".join(parts)

@@ -13,8 +13,8 @@ from ucpo.policies import zoo
 from ucpo.reports import paper
 from ucpo.stats import cost_names, per_seed
 from ucpo.storage import parquet
+from ucpo.storage.names import CALIBRATION_FILE, EVALUATION_FILE, METRICS_FILE
 
-EVALUATION_FILE = "evaluation.parquet"
 _NAMES = ("task", "method")
 
 
@@ -144,7 +144,7 @@ def _check_costs(
 
 
 def _training(folder: Path, episodes: pl.DataFrame) -> list[Training]:
-    file = folder / "metrics.csv"
+    file = folder / METRICS_FILE
     if not file.is_file() or not file.stat().st_size:
         return []
     try:
@@ -156,7 +156,7 @@ def _training(folder: Path, episodes: pl.DataFrame) -> list[Training]:
 
 
 def _calibration(folder: Path) -> list[pl.DataFrame]:
-    file = folder / "calibration.parquet"
+    file = folder / CALIBRATION_FILE
     needed = ["task", "method", "training_seed", "cost", "observed", "predicted", "happened"]
     needed += ["pit_low", "pit_high"]
     if not file.is_file():

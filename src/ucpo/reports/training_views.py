@@ -13,6 +13,7 @@ from ucpo.reports.charts import Chart, Figure, Rule, Series, safe
 from ucpo.reports.sources import Training
 from ucpo.stats import coverage, pit_histogram
 from ucpo.stats.intervals import half_width
+from ucpo.storage import names
 
 MOST_POINTS = 250  # of a learning curve
 
@@ -22,20 +23,20 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
     returns, costs, over_time, over_budget = [], [], [], []
     groups: dict[tuple[str, tuple[str, ...]], list[pl.DataFrame]] = {}
     for training in trainings:
-        prices = tuple(name for name in training.metrics.columns if name.startswith("price/"))
+        prices = tuple(n for n in training.metrics.columns if names.parts(n)[0] == names.PRICE)
         groups.setdefault((training.method, prices), []).append(training.metrics)
-    cost_columns = [n for n in trainings[0].metrics.columns if n.startswith("cost/")]
+    cost_columns = [n for n in trainings[0].metrics.columns if names.parts(n)[0] == names.COST]
     for (method, prices), runs in groups.items():
-        bands = {name.split("/")[-1] for name in prices}
+        bands = {names.parts(name)[2] for name in prices}
         only = f", budget {bands.pop()}" if len(bands) == 1 else ""
         label, colour = paper.name_of(method) + only, painted.get(method, "#333333")
         returns += _curves(runs, "return", label, colour)
         for column in cost_columns:
-            suffix = f" ({column.split('/')[1]})" if len(cost_columns) > 1 else ""
+            suffix = f" ({names.parts(column)[1]})" if len(cost_columns) > 1 else ""
             costs += _curves(runs, column, label + suffix, colour)
         last = []
         for i, column in enumerate(prices):
-            _, cost, band = column.split("/")
+            _, cost, band = names.parts(column)
             name = f"{label}: {cost} {band}" if len(cost_columns) > 1 else f"{label}: {band}"
             shade = _lighter(colour, 0.65 * i / max(1, len(prices) - 1))
             over_time += _curves(runs, column, name, shade)

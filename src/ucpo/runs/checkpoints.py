@@ -1,10 +1,10 @@
 """Checkpoints: what a run needs to go on as if nothing had happened.
 
 A checkpoint is a manifest that names its files with their sizes and checksums: one with the state
-of everything small, and segments of the replay. The replay is a ring whose rows, but for the
-newest, never change, so a segment is written once, when its rows are there, and serves all
-checkpoints until the ring has overwritten it; only the last, unfinished one is written anew. That
-is why a checkpoint takes no longer with a million rows than with a thousand.
+of everything small, and, for learners with a memory, segments of it. A memory is a ring whose rows,
+but for the newest, never change, so a segment is written once, when its rows are there, and serves
+all checkpoints until the ring has overwritten it; only the last, unfinished one is written anew.
+That is why a checkpoint takes no longer with a million rows than with a thousand.
 
 The manifest comes last and appears as a whole, so at every moment the folder holds the last
 complete checkpoint, and the one before it in case the last is damaged later. Whole segments, which
@@ -27,11 +27,11 @@ from safetensors.numpy import load as read_arrays
 from safetensors.numpy import save as write_arrays
 
 from ucpo.storage import files
-from ucpo.learners.replay import Replay
+from ucpo.storage.names import CHECKPOINT_FOLDER as FOLDER
+from ucpo.learners.interface import Memory
 from ucpo.envs.interface import Arrays
 from ucpo.errors import UsageError
 
-FOLDER = "checkpoint"
 MIRROR = "mirror"  # the folder in it with second copies
 FORMAT = 1
 _SEGMENT_BYTES = 2**23  # small enough that writing one is hardly noticed
@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Rows of the replay, numbered from the beginning of the run, `last` excluded."""
+    """Rows of the memory, numbered from the beginning of the run, `last` excluded."""
 
     first: int
     last: int
@@ -73,16 +73,16 @@ class Checkpoint:
     segments: tuple[Segment, ...]
 
     def state(self) -> Arrays:
-        """Everything but the rows of the replay."""
+        """Everything but the rows of the memory."""
         return _read(self.folder, self.state_part)
 
-    def restore(self, replay: Replay) -> None:
+    def restore(self, memory: Memory) -> None:
         """Put the rows back."""
         for segment in self.segments:
             rows = _read(self.folder, segment.part, mirrored=True)
             if any(len(column) != segment.last - segment.first for column in rows.values()):
                 raise DamagedError(f"{segment.part.name} does not hold the rows it is named after")
-            replay.restore(segment.first, rows)
+            memory.restore(segment.first, rows)
 
     def names(self) -> set[str]:
         """Its files."""
@@ -95,7 +95,7 @@ class Checkpoints:
 
     Args:
         run: The run's folder.
-        replay: Its rows are written ahead of the checkpoints, as they come.
+        memory: Its rows are written ahead of the checkpoints, as they come; None: there are none.
         minutes: Between checkpoints.
         env_steps: Also after this many environment steps; 0: by time only.
         last: The checkpoint the run goes on from.
@@ -104,17 +104,18 @@ class Checkpoints:
     def __init__(
         self,
         run: Path,
-        replay: Replay,
+        memory: Memory | None,
         *,
         minutes: float,
         env_steps: int = 0,
         last: Checkpoint | None = None,
     ) -> None:
-        self._folder, self._replay = run / FOLDER, replay
-        self._minutes, self._env_steps = minutes, env_steps
+        self._folder, self._minutes, self._env_steps = run / FOLDER, minutes, env_steps
         self._last = last
-        self._length = min(max(_SEGMENT_BYTES // replay.row_bytes, 1), replay.rows_kept)
-        self._whole = [s for s in last.segments if s.last < replay.rows_written] if last else []
+        self._memory: Memory = memory or _NoMemory()
+        self._length = min(max(_SEGMENT_BYTES // self._memory.row_bytes, 1), self._memory.rows_kept)
+        written = self._memory.rows_written
+        self._whole = [s for s in last.segments if s.last < written] if last else []
         # A damaged checkpoint that is newer than the one in use keeps its number until it goes.
         self._number = max(_numbers(self._folder), default=0)
         self._clock, self._steps = time.monotonic(), last.env_steps if last else 0
@@ -131,7 +132,7 @@ class Checkpoints:
 
     def keep_up(self) -> None:
         """Write the segments that have become whole. Costs nothing while there is none."""
-        written, kept = self._replay.rows_written, self._replay.rows_kept
+        written, kept = self._memory.rows_written, self._memory.rows_kept
         first = self._whole[-1].last if self._whole else max(0, written - kept)
         while (last := (first // self._length + 1) * self._length) < written:
             self._whole.append(self._write_segment(first, last, mirrored=True))
@@ -141,11 +142,11 @@ class Checkpoints:
         """Write a checkpoint, then remove what neither it nor the one before it needs.
 
         Args:
-            state: Everything but the rows of the replay.
+            state: Everything but the rows of the memory.
             env_steps: Environment steps made so far.
         """
         self.keep_up()
-        written, kept = self._replay.rows_written, self._replay.rows_kept
+        written, kept = self._memory.rows_written, self._memory.rows_kept
         self._whole = [segment for segment in self._whole if segment.last > written - kept]
         first = self._whole[-1].last if self._whole else max(0, written - kept)
         tail = [self._write_segment(first, written)] if first < written else []
@@ -167,7 +168,7 @@ class Checkpoints:
                 path.unlink()
 
     def _write_segment(self, first: int, last: int, mirrored: bool = False) -> Segment:
-        data = write_arrays(self._replay.rows(first, last))
+        data = write_arrays(self._memory.rows(first, last))
         # Named after its content, so that no other content can take its place.
         name = f"rows-{first:09d}-{last:09d}-{files.digest(data)[:12]}.safetensors"
         if mirrored:
@@ -178,6 +179,18 @@ class Checkpoints:
     def _write(self, name: str, data: bytes) -> Part:
         self._folder.mkdir(exist_ok=True)
         return Part(name, len(data), files.replace(self._folder / name, data))
+
+
+class _NoMemory:
+    """Of a learner that keeps everything in its state."""
+
+    rows_written, rows_kept, row_bytes = 0, 1, 1
+
+    def rows(self, first: int, last: int) -> Arrays:
+        return {}
+
+    def restore(self, first: int, rows: Arrays) -> None:
+        raise DamagedError("the checkpoint has rows of a memory, and its learner has none")
 
 
 def checkpoints(run: Path) -> Iterator[Checkpoint]:

@@ -10,13 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ucpo.storage import files
+from ucpo.storage.names import CONFIG_FILE, LOG_FILE, METRICS_FILE
 from ucpo.config.options import RunConfig
 from ucpo.config.files import to_toml
 from ucpo.errors import UsageError
-
-CONFIG_FILE = "config.toml"
-METRICS_FILE = "metrics.csv"
-LOG_FILE = "log.txt"
 
 
 class RunFolder:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpo import stock as stocks
-from ucpo.config.options import SINGLE_BUDGET, RunConfig
-from ucpo.config.files import resolve
+from ucpo.config.options import RunConfig
+from ucpo.config.files import read_method, resolve
 from ucpo.envs.finite import FiniteTask
 from ucpo.envs.interface import Ints
 from ucpo.envs.registry import TASKS, family_of, make_task, name_of
@@ -215,7 +215,7 @@ def read_problem(text: str) -> str | FiniteProblem:
 def measure_gap(
     task: str | FiniteProblem,
     *,
-    variants: Sequence[str] = ("ucp",),
+    methods: Sequence[str] = ("ucp",),
     seeds: Sequence[int] = (0,),
     budgets: Sequence[float] = (),
     folder: Path | None = None,
@@ -224,34 +224,34 @@ def measure_gap(
 ) -> pl.DataFrame:
     """Train on a finite problem and set what was learned beside the exact optimum.
 
-    Variants for a single budget are trained anew for each budget. Whatever cannot work is refused
+    Methods for a single budget are trained anew for each budget. Whatever cannot work is refused
     before the first training.
 
     Args:
         task: Name of a task made from a finite problem, ``module:name`` of a problem of one's own
             (or of a function that makes it), or a finite problem; with one cost.
-        variants: Of UCP.
+        methods: What to train with.
         seeds: One training each.
         budgets: In cost units; by default four across the range trained for.
         folder: Where to keep the runs, must be new; by default they are not kept.
         show: Show the progress of trainings on the terminal.
-        options: Of `ucpo.UCP`.
+        options: Of `ucpo.Run`.
 
     Returns:
-        One row per variant, seed and budget: ``optimum`` and ``optimum_cost``, the best return
+        One row per method, seed and budget: ``optimum`` and ``optimum_cost``, the best return
         without ever exceeding the budget and what it costs; the agent's ``return``, ``cost``,
         ``exceeded`` and ``excess`` (see `Worth`); ``own_return`` and ``own_excess`` of the exact
-        optimum for the variant's own utility and discounts.
+        optimum for the method's own utility and discounts.
     """
     import polars as pl
 
-    from ucpo.runs.run import UCP
+    from ucpo.runs.run import Run
 
     task = read_problem(task) if isinstance(task, str) else task
     ruler = make_task(task, 1)
     assert isinstance(ruler, FiniteTask)
-    if not (variants and seeds):
-        raise UsageError("nothing to train: give at least one variant and one seed")
+    if not (methods and seeds):
+        raise UsageError("nothing to train: give at least one method and one seed")
     if folder is not None and folder.exists():
         raise UsageError(f"{folder} exists already; nothing was changed. Choose a new folder")
     names = ruler.problem.cost_names
@@ -262,10 +262,10 @@ def measure_gap(
     optimum = cache(partial(best, ruler.problem))  # the same for every seed
     trainings = [
         training
-        for variant in variants
+        for method in methods
         for seed in seeds
         for training in _trainings(
-            task, ruler, budgets, {**options, "variant": variant, "seed": seed}
+            task, ruler, budgets, {**options, "method": method, "seed": seed}
         )
     ]
     measurements = [(one, budget) for one in trainings for budget in one.budgets]
@@ -276,8 +276,8 @@ def measure_gap(
     }
     rows = []
     for training in trainings:
-        agent = UCP(task, **training.options)
-        agent.learn(run=folder / training.name if folder else None, show=show)
+        agent = Run(task, **training.options)
+        agent.learn(run=folder / training.config.name if folder else None, show=show)
         policy = agent.policy()
         for budget in training.budgets:
             seen = worth(ruler.problem, acting(policy, ruler), budget, policy.info.stock_discount)
@@ -285,7 +285,7 @@ def measure_gap(
             rows.append(
                 {
                     "task": ruler.spec.name,
-                    "variant": agent.config.variant,
+                    "method": agent.config.method,
                     "seed": agent.config.seed,
                     "levels": agent.grid.levels[0],
                     "gamma": agent.config.gamma,
@@ -310,14 +310,9 @@ def measure_gap(
 class _Training:
     """One agent to train, and the budgets to measure it at."""
 
-    options: dict[str, Any]  # of `ucpo.UCP`
+    options: dict[str, Any]  # of `ucpo.Run`
     config: RunConfig  # what they come to
     budgets: tuple[float, ...]
-
-    @property
-    def name(self) -> str:
-        fixed = "".join(f"-{budget}" for budget in self.config.budget)
-        return f"{self.config.variant}{fixed}-seed{self.config.seed}"
 
     @property
     def own(self) -> tuple[Utility, float, float]:
@@ -328,14 +323,15 @@ class _Training:
 def _trainings(
     task: str | FiniteProblem, ruler: FiniteTask, budgets: Sequence[float], options: dict[str, Any]
 ) -> list[_Training]:
-    """The agents of one variant and seed: one for all budgets, or one for each."""
+    """The agents of one method and seed: one for all budgets, or one for each."""
     from ucpo.config.assembly import make_grid
 
     configure = partial(resolve, name_of(task), family=family_of(task))
-    # The range trained for does not depend on the variant, and `ucp` needs no fixed budget.
-    grid = make_grid(configure(**{**options, "variant": "ucp"}), ruler.spec)
+    # The range trained for does not depend on where episodes start.
+    grid = make_grid(configure(**{**options, "starts": "grid"}), ruler.spec)
     chosen = tuple(budgets) or tuple(np.linspace(grid.low[0], grid.high[0], 4).tolist())
-    if options["variant"] in SINGLE_BUDGET:
+    _, composition = read_method(options["method"])
+    if composition.get("starts") == "single":
         each = [({**options, "budget": f"{budget:g}"}, (budget,)) for budget in chosen]
         return [_Training(one, configure(**one), level) for one, level in each]
     outside = [budget for budget in chosen if not grid.covers([budget])]

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from ucpo.storage import files
-from ucpo.learners.ucp import UCPAgent
+from ucpo.storage.names import BROKEN_STEP, BROKEN_UPDATE, CONFIG_FILE
+from ucpo.learners.interface import Learner, Metrics
 from ucpo.config.options import RunConfig
 from ucpo.config.files import read_config
 from ucpo.envs.interface import Arrays, BrokenStepError
@@ -22,29 +22,28 @@ from ucpo.envs.registry import Task, make_task
 from ucpo.errors import NotFiniteError, UsageError
 from ucpo.stock import Start
 
-STEP_FILE = "broken-step"  # .json says what happened, .npz holds the arrays
-UPDATE_FILE = "broken-update"
 
 
-def finite(metrics: dict[str, Tensor], agent: UCPAgent) -> dict[str, Tensor]:
+def finite(metrics: Metrics, learner: Learner) -> Metrics:
     """The metrics of an update, if all are numbers."""
     for name, value in metrics.items():
         if not math.isfinite(value):
             raise NotFiniteError(
-                f"update {agent.updates:,} made {name} {float(value)} after {agent.env_steps:,} "
+                f"update {learner.updates:,} made {name} {float(value)} after "
+                f"{learner.env_steps:,} "
                 "environment steps; lower learning rates or rewards and costs of a smaller scale "
                 "usually help"
             )
     return metrics
 
 
-def dump(folder: Path, error: NotFiniteError, config: RunConfig, agent: UCPAgent) -> str:
+def dump(folder: Path, error: NotFiniteError, config: RunConfig, learner: Learner) -> str:
     """Write down what led to an error; returns a sentence on what to do with it."""
     about: dict[str, Any] = {"message": str(error), "task": config.task}
-    about |= {"env_steps": agent.env_steps, "updates": agent.updates}
+    about |= {"env_steps": learner.env_steps, "updates": learner.updates}
     if isinstance(error, BrokenStepError):
-        earlier = agent.replay.actions(error.row, error.made - error.held)
-        name = STEP_FILE
+        earlier = learner.recent_actions(error.row, error.made - error.held)
+        name = BROKEN_STEP
         about |= {"environment": error.row, "seed": error.start.seed}
         about |= {
             "step_of_episode": error.made + 1,
@@ -54,7 +53,7 @@ def dump(folder: Path, error: NotFiniteError, config: RunConfig, agent: UCPAgent
         arrays = {"actions": np.vstack([earlier, *held]), "stock": error.start.stock}
         hint = f"ucpo.runs.guards.reproduce({str(folder)!r}) plays the episode again up to that step"
     else:
-        name, arrays = UPDATE_FILE, agent.state()
+        name, arrays = BROKEN_UPDATE, learner.state()
         hint = (
             f"ucpo resume {folder} goes on before it, and meets it again unless something differs"
         )
@@ -75,13 +74,13 @@ def reproduce(run: str | Path, task: Task | None = None) -> None:
     """
     folder = Path(run)
     try:
-        about: Mapping[str, Any] = json.loads((folder / f"{STEP_FILE}.json").read_text())
-        with np.load(folder / f"{STEP_FILE}.npz", allow_pickle=False) as file:
+        about: Mapping[str, Any] = json.loads((folder / f"{BROKEN_STEP}.json").read_text())
+        with np.load(folder / f"{BROKEN_STEP}.npz", allow_pickle=False) as file:
             actions, stock = file["actions"], file["stock"]
         start = Start(int(about["seed"]), stock)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{folder} holds no broken step that can be read ({error})") from None
-    config = read_config(folder / "config.toml")
+    config = read_config(folder / CONFIG_FILE)
     played = make_task(config.task if task is None else task, 1, config.costs or None)
     try:
         played.reset(repeat(start), config.stock_discount)

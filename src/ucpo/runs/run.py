@@ -1,41 +1,40 @@
-"""A run: a task, an agent and the folder their training leaves behind.
+"""A run: a training and the folder it leaves behind.
 
 Example:
-    agent = UCP("Courier-v0", seed=0)
-    agent.learn()
-    agent.controller(budget=5).act(obs)
+    run = UCP("Courier-v0", seed=0)
+    run.learn()
+    run.controller(budget=5).act(obs)
 """
 
 from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import torch
-
-from ucpo.storage import files
-from ucpo.policies.controller import Controller
-from ucpo.policies.policy import Policy, PolicyInfo
-from ucpo.config.options import RunConfig
 from ucpo.config.files import resolve
-from ucpo.envs.registry import Task, family_of, make_task, name_of
-from ucpo.errors import NotFiniteError
-from ucpo.runs.folder import METRICS_FILE, RunFolder, logged
+from ucpo.config.options import RunConfig
+from ucpo.envs.interface import Episodes, VectorTask
+from ucpo.envs.registry import Task, family_of, name_of
+from ucpo.errors import NotFiniteError, UsageError
+from ucpo.learners.interface import Learner
+from ucpo.policies.controller import Controller
+from ucpo.policies.policy import Policy
+from ucpo.problem import BudgetGrid
+from ucpo.runs.checkpoints import Checkpoint
+from ucpo.runs.folder import RunFolder, logged
 from ucpo.runs.guards import dump
-from ucpo.runs.sinks import CsvSink, Display, Journal, Sink, TensorBoardSink, WandbSink
-from ucpo.config.assembly import make_agent, make_grid
-from ucpo.runs.resume import Resumed, Saver, resume
-from ucpo.stock import Start, random_starts
 from ucpo.runs.interruption import interruptible
-from ucpo.runs.loop import train
-from ucpo.runs.progress import Progress
+from ucpo.runs.loop import train as collect_and_improve
+from ucpo.runs.resume import Resumed, Saver, resume
+from ucpo.runs.sinks import Callback, CsvSink, Display, Journal, Row, Sink, TensorBoardSink, WandbSink
+from ucpo.runs.training import Training
+from ucpo.storage import files
+from ucpo.storage.names import METRICS_FILE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,17 +42,17 @@ if TYPE_CHECKING:
 Track = Literal["wandb"]
 
 
-class UCP:
-    """Utility-Constrained Policies on a task, ready to learn.
+class Run:
+    """A method on a task, ready to learn; by default Utility-Constrained Policies.
 
     Args:
         task: Name of a task, id of a Gymnasium environment, a function that makes one, or a finite
             problem.
         seed: Seed of everything random.
-        variant: ``ucp``, ``ucp-ds``, ``ucp-nr``, ``ucp-mean``, ``ucp-nr-mean`` or ``ucp-na``.
+        method: One of those `ucpo methods` lists, or the path of a TOML file.
         preset: ``auto``, the name of a preset, or the path of a TOML file.
-        options: Fields of `ucpo.config.options.RunConfig`, e.g. ``budget_range="0:25"``; nested ones as
-            dictionaries, ``critic={"rate": 1e-4}``.
+        options: Fields of `ucpo.config.options.RunConfig`, e.g. ``budget_range="0:25"``; nested
+            ones as dictionaries, ``critic={"rate": 1e-4}``.
     """
 
     def __init__(
@@ -61,52 +60,26 @@ class UCP:
         task: Task,
         *,
         seed: int = 0,
-        variant: str = "ucp",
+        method: str = "ucp",
         preset: str = "auto",
         **options: Any,
     ) -> None:
-        config = resolve(
-            name_of(task),
-            variant=variant,
-            preset=preset,
-            family=family_of(task),
-            seed=seed,
-            **options,
-        )
-        self._set_up(task, config)
+        how: Any = {"method": method, "preset": preset, "family": family_of(task), "seed": seed}
+        config = resolve(name_of(task), **how, **options)
+        self._set_up(Training.new(task, config))
 
     @classmethod
-    def from_config(cls, config: RunConfig) -> UCP:
-        """The agent a configuration describes."""
+    def from_config(cls, config: RunConfig) -> Run:
+        """The run a configuration describes."""
         made = cls.__new__(cls)
-        made._set_up(config.task, config)
+        made._set_up(Training.new(config.task, config))
         return made
-
-    def _set_up(self, task: Task, config: RunConfig) -> None:
-        self.config = config
-        torch.set_num_threads(config.threads)
-        torch.set_float32_matmul_precision("medium" if config.precision == "bf16" else "highest")
-        self.task = make_task(
-            task,
-            config.num_envs,
-            config.costs or None,
-            asynchronous=config.asynchronous,
-            workers={
-                "worker_timeout": config.worker_timeout,
-                "restart_workers": config.restart_workers,
-            },
-        )
-        self.grid = make_grid(config, self.task.spec)
-        self.agent = make_agent(config, self.task.spec, self.grid)
-        self.generator = np.random.default_rng([config.seed, 1])
-        self._resumed: Resumed | None = None
-        self.interrupted: signal.Signals | None = None  # what ended the last training early
 
     @classmethod
     def resume(
         cls, run: str | Path, *, task: Task | None = None, env_steps: int | None = None
-    ) -> UCP:
-        """The agent of a run that was stopped or broke off; `learn` goes on with it in its folder.
+    ) -> Run:
+        """A run that was stopped or broke off; `learn` goes on with it in its folder.
 
         On our own tasks and one thread it goes on as if nothing had happened, bit for bit. Foreign
         environments cannot be saved in mid-episode; there new episodes begin.
@@ -117,16 +90,41 @@ class UCP:
             env_steps: A new total of environment steps, to extend a finished run.
         """
 
-        def make(config: RunConfig) -> UCP:
-            made = cls.__new__(cls)
+        def make(config: RunConfig) -> Training:
             if env_steps is not None:
                 config = dataclasses.replace(config, env_steps=env_steps)
-            made._set_up(config.task if task is None else task, config)
-            return made
+            return Training.new(config.task if task is None else task, config)
 
-        made, resumed = resume(Path(run), make)
-        made._resumed = resumed
+        found, made = resume(Path(run), make), cls.__new__(cls)
+        made._set_up(found.training, found)
         return made
+
+    def _set_up(self, training: Training, resumed: Resumed | None = None) -> None:
+        self.training = training
+        self.folder: RunFolder | None = resumed.folder if resumed else None
+        self._checkpoint: Checkpoint | None = resumed.checkpoint if resumed else None
+        self._metrics = resumed.metrics if resumed else b""
+        self.interrupted: signal.Signals | None = None  # what ended the last training early
+
+    @property
+    def config(self) -> RunConfig:
+        """Everything that was chosen about the run."""
+        return self.training.config
+
+    @property
+    def learner(self) -> Learner:
+        """What acts and learns."""
+        return self.training.learner
+
+    @property
+    def task(self) -> VectorTask:
+        """The batch of environments it learns on."""
+        return self.training.task
+
+    @property
+    def grid(self) -> BudgetGrid:
+        """The budgets it is trained for."""
+        return self.training.grid
 
     def learn(
         self,
@@ -135,59 +133,57 @@ class UCP:
         run: str | Path | None = None,
         show: bool = True,
         track: Track | None = None,
-    ) -> UCP:
+        sinks: Sequence[Sink] = (),
+        on_log: Callable[[Row], None] | None = None,
+        on_episode: Callable[[Episodes], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Run:
         """Train; Ctrl-C or SIGTERM end it cleanly, keeping what was learned.
 
         Args:
             env_steps: Environment steps to make, over all environments; by default the
-                configuration's, or what is left of them in a run that was resumed.
+                configuration's, or what is left of them.
             run: Folder for configuration, metrics, TensorBoard events, checkpoints and policy; must
                 be new. A run that was resumed goes on in its own.
             show: Show progress on the terminal.
             track: Also log to this service.
+            sinks: Where else metrics go.
+            on_log: Told every row of metrics.
+            on_episode: Told of training episodes as they finish.
+            stop: Asked after every iteration; True ends the training as Ctrl-C would.
         """
-        resumed, self._resumed = self._resumed, None
-        made = self.agent.env_steps
-        steps = self.config.env_steps - (made if resumed else 0) if env_steps is None else env_steps
-        if resumed or run is not None:
-            self.config = dataclasses.replace(self.config, env_steps=made + steps)
-        progress = resumed.progress if resumed else self.progress()
-        progress.goal = made + steps
+        training, learner = self.training, self.learner
+        goal = self._goal(env_steps)
+        training.progress.goal = goal
         with ExitStack() as stack:
-            folder = resumed.folder if resumed else None
-            if folder is None and run is not None:
-                folder = RunFolder.new(Path(run))
+            folder = self._take_folder(run)
             if folder is not None:
                 stack.callback(folder.close)
+                training.config = dataclasses.replace(self.config, env_steps=goal)
             stack.enter_context(logged(None if folder is None else folder.path, show))
-            stop = stack.enter_context(interruptible())
+            interruption = stack.enter_context(interruptible())
+            asked = interruption.asked
             if folder is not None:
-                files.patiently(partial(folder.write_config, self.config), stop.asked)
-            sinks = partial(self._sinks, folder, resumed, show, track)
-            journal = Journal(files.patiently(sinks, stop.asked), stop.asked)
+                files.patiently(partial(folder.write_config, self.config), asked)
+            made = partial(self._sinks, folder, show, track, on_log)
+            journal = Journal([*files.patiently(made, asked), *sinks], asked)
             stack.callback(journal.close)
-            begun = resumed.begun if resumed else None
-            saver: Saver | None = None
-            if folder is not None:
-                last = resumed.checkpoint if resumed else None
-                saver = Saver(self, progress, folder, last, stop.asked)
+            saver = None if folder is None else Saver(training, folder, self._checkpoint, asked)
             try:
-                train(
-                    self.agent,
+                collect_and_improve(
+                    learner,
                     self.task,
-                    begun or self.task.reset(self.starts(), self.config.stock_discount),
-                    progress,
+                    training.begin(),
+                    training.progress,
                     journal,
-                    random_steps=self.config.random_steps,
-                    updates=self.config.updates,
                     hold=self.config.holding,
-                    generator=self.generator,
-                    stopped=stop.asked,
+                    stopped=lambda: asked() or (stop is not None and stop()),
                     save=saver or (lambda: None),
+                    on_episodes=on_episode or (lambda episodes: None),
                 )
             except NotFiniteError as error:  # neither policy nor checkpoint: the last ones are good
                 if folder is not None:
-                    how = dump(folder.path, error, self.config, self.agent)
+                    how = dump(folder.path, error, self.config, learner)
                     raise NotFiniteError(f"{error}. {how}") from error
                 raise
             except BaseException:
@@ -197,44 +193,12 @@ class UCP:
                 raise
             if saver is not None:
                 saver.write()
-            self.interrupted = stop.signal
+            self.interrupted = interruption.signal
         return self
-
-    def starts(self) -> Iterator[Start]:
-        """Of the episodes to come."""
-        return random_starts(self.grid, self.generator)
-
-    def progress(self) -> Progress:
-        """Of a training that begins now."""
-        names, config = self.task.spec.cost_names, self.config
-        return Progress(self.agent, self.grid, names, config.env_steps, config.log_every)
 
     def policy(self) -> Policy:
         """The policy as it stands."""
-        config, spec, body = self.config, self.task.spec, self.agent.actor.body
-        info = PolicyInfo(
-            task=spec.name,
-            method=config.variant,
-            training_seed=config.seed,
-            env_steps=self.agent.env_steps,
-            updates=self.agent.updates,
-            observation_size=spec.observation_size,
-            action_low=spec.action_low,
-            action_high=spec.action_high,
-            cost_names=spec.cost_names,
-            budget_low=self.grid.low,
-            budget_high=self.grid.high,
-            stock_discount=self.config.stock_discount,
-            hidden=config.networks.hidden,
-            stock_size=body.stock_size,
-            stock_scale=body.stock_scale,
-            stock_features=config.networks.stock_features,
-            gamma=config.gamma,
-            cost_gamma=config.cost_gamma,
-            hold=config.hold if config.hold > 1 else None,
-        )
-        actor = self.agent.normaliser.plain(self.agent.actor)
-        return Policy(actor if config.device == "cpu" else deepcopy(actor).cpu(), info)
+        return self.learner.policy()
 
     def controller(self, budget: float | Sequence[float]) -> Controller:
         """Act under a budget with what has been learned so far."""
@@ -248,16 +212,65 @@ class UCP:
 
         return evaluate(self.policy(), self.task, budgets, episodes, seed)
 
+    def _goal(self, env_steps: int | None) -> int:
+        """Environment steps in all when the training is done."""
+        made, planned = self.learner.env_steps, self.config.env_steps
+        if env_steps is not None:
+            return made + env_steps
+        return planned if made < planned else made + planned
+
+    def _take_folder(self, run: str | Path | None) -> RunFolder | None:
+        """The folder to train in, ours from now on until it is closed."""
+        folder, self.folder = self.folder, None
+        if folder is not None and run is not None:
+            folder.close()
+            raise UsageError(f"a run that is resumed goes on in {folder.path}; leave out run={run}")
+        return folder if run is None else RunFolder.new(Path(run))
+
     def _sinks(
-        self, folder: RunFolder | None, resumed: Resumed | None, show: bool, track: Track | None
+        self,
+        folder: RunFolder | None,
+        show: bool,
+        track: Track | None,
+        on_log: Callable[[Row], None] | None,
     ) -> list[Sink]:
         sinks: list[Sink] = []
         path = Path() if folder is None else folder.path
-        if folder is not None:
-            sinks.append(CsvSink(path / METRICS_FILE, resumed.metrics if resumed else b""))
-            sinks.append(TensorBoardSink(path, self.agent.env_steps if resumed else None))
-        if track is not None:
+        if track is not None:  # first: it may refuse, and then nothing else is open
             sinks.append(WandbSink(path, dataclasses.asdict(self.config)))
+        if folder is not None:
+            sinks.append(CsvSink(path / METRICS_FILE, self._metrics))
+            sinks.append(TensorBoardSink(path, self.learner.env_steps or None))
+        if on_log is not None:
+            sinks.append(Callback(on_log))
         if show:
-            sinks.append(Display(f"{self.config.variant} on {self.task.spec.name}"))
+            sinks.append(Display(f"{self.config.method} on {self.task.spec.name}"))
         return sinks
+
+
+def train(
+    task: Task,
+    *,
+    method: str = "ucp",
+    seed: int = 0,
+    preset: str = "auto",
+    run: str | Path | None = None,
+    show: bool = True,
+    track: Track | None = None,
+    sinks: Sequence[Sink] = (),
+    on_log: Callable[[Row], None] | None = None,
+    on_episode: Callable[[Episodes], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    **options: Any,
+) -> Run:
+    """Train a method on a task and return the run; arguments as in `Run` and `Run.learn`."""
+    made = Run(task, method=method, seed=seed, preset=preset, **options)
+    return made.learn(
+        run=run,
+        show=show,
+        track=track,
+        sinks=sinks,
+        on_log=on_log,
+        on_episode=on_episode,
+        stop=stop,
+    )

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from ucpo.storage import files
+from ucpo.storage import files, names
 from ucpo.errors import UsageError
 
 Row = dict[str, float]
@@ -130,6 +130,20 @@ def _record(event: Any) -> bytes:
     return buffer.getvalue()
 
 
+class Callback:
+    """Tells a function every row."""
+
+    def __init__(self, told: Callable[[Row], None]) -> None:
+        self._told = told
+
+    def write(self, row: Row, timing: Row) -> None:
+        """Tell it."""
+        self._told({**row, "steps_per_second": timing["steps_per_second"]})
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
 class WandbSink:
     """Weights & Biases, for those who have it."""
 
@@ -171,7 +185,7 @@ class Display:
         if self._live is not None:
             self._live.update(_table(self._title, row, timing))
             return
-        shown = [f"{key} {_number(row[key])}" for key in row if key.partition("/")[0] in _PLAIN]
+        shown = [f"{key} {_number(row[key])}" for key in row if names.parts(key)[0] in _PLAIN]
         clock = f"{timing['steps_per_second']:.0f} steps/s, {_clock(timing['left'])} left"
         self._console.print(f"{' | '.join(shown)} | {clock}", soft_wrap=True, highlight=False)
 
@@ -196,18 +210,19 @@ def _table(title: str, row: Row, timing: Row) -> Any:
         ("updates", f"{row['updates']:,.0f}"),
         ("episodes", f"{row['episodes']:,.0f}"),
         ("return", _number(row["return"])),
-        *((key.replace("/", ": "), _number(v)) for key, v in row.items() if key[:5] == "cost/"),
+        *((key.replace("/", ": "), _number(v)) for key, v in row.items() if key.startswith("cost/")),
     ):
         head.add_row(name, text)
     body = Table("budget", "violations", "excess", "price")
     for key in row:
-        kind, _, band = key.partition("/")
-        if kind == "violations":
+        kind, cost, band = names.parts(key)
+        if kind == names.VIOLATIONS:
+            price = names.column(names.PRICE, cost, band)
             body.add_row(
-                band.replace("/", " "),
+                f"{cost} {band}",
                 f"{row[key]:.1%}",
-                _number(row[f"excess/{band}"]),
-                _number(row[f"price/{band}"]),
+                _number(row[names.column(names.EXCESS, cost, band)]),
+                _number(row[price]) if price in row else "",
             )
     return Group(head, body)
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from ucpo.errors import UsageError
+from ucpo.storage.names import LOCK_FILE
 
 PARTIAL = ".partial"  # how names of unfinished files end
-LOCK_FILE = "run.lock"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _RETRY = 10.0  # seconds between attempts while the disk is full
 

@@ -8,7 +8,8 @@ belong changes nothing and allocates nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -49,6 +50,117 @@ def fit(state: Arrays, like: Arrays, what: str, lengths: bool = True) -> None:
                 f"the saved state of the {what} has {key!r} as {mine.dtype} {mine.shape}; this run "
                 f"needs {value.dtype} {value.shape}"
             )
+
+
+class Part(Protocol):
+    """Something with a state of its own."""
+
+    def state(self) -> Arrays:
+        """What `restore` needs to go on from here."""
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state."""
+
+
+def gather(parts: Mapping[str, Part]) -> Arrays:
+    """The states of several parts as one."""
+    return {
+        key: value
+        for name, one in parts.items()
+        for key, value in within(name, one.state()).items()
+    }
+
+
+def scatter(parts: Mapping[str, Part], state: Arrays) -> None:
+    """Let each part go on from its own in what `gather` made."""
+    unknown = {key.partition("/")[0] for key in state} - parts.keys()
+    if unknown:
+        raise UsageError(f"the saved state has an unknown part {sorted(unknown)[0]!r}")
+    for name, one in parts.items():
+        one.restore(part(state, name))
+
+
+@dataclass(frozen=True)
+class Module:
+    """The weights of a network."""
+
+    module: nn.Module
+    what: str
+
+    def state(self) -> Arrays:
+        """Copies of all weights."""
+        return of_module(self.module)
+
+    def restore(self, state: Arrays) -> None:
+        """Take over weights."""
+        set_module(self.module, state, self.what)
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """What an optimiser remembers of its weights."""
+
+    optimiser: torch.optim.Optimizer
+    weights: Sequence[Tensor]
+    what: str
+
+    def state(self) -> Arrays:
+        """Nothing before its first step."""
+        return of_optimiser(self.optimiser, self.weights)
+
+    def restore(self, state: Arrays) -> None:
+        """Take over what was remembered."""
+        set_optimiser(self.optimiser, self.weights, state, self.what)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A PyTorch generator."""
+
+    generator: torch.Generator
+    what: str = "noise"
+
+    def state(self) -> Arrays:
+        """Where it stands."""
+        return of_noise(self.generator)
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from where another one stood."""
+        set_noise(self.generator, state, self.what)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A NumPy generator."""
+
+    generator: np.random.Generator
+    what: str = "choice of transitions"
+
+    def state(self) -> Arrays:
+        """Where it stands."""
+        return of_generator(self.generator)
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from where another one stood."""
+        set_generator(self.generator, state, self.what)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Whole numbers that are attributes of something."""
+
+    owner: Any
+    names: tuple[str, ...]
+
+    def state(self) -> Arrays:
+        """The numbers by name."""
+        return {name: np.array(getattr(self.owner, name)) for name in self.names}
+
+    def restore(self, state: Arrays) -> None:
+        """Set them."""
+        fit(state, dict.fromkeys(self.names, np.array(0)), "counts")
+        for name in self.names:
+            setattr(self.owner, name, int(state[name]))
 
 
 def of_module(module: nn.Module) -> Arrays:

@@ -1,6 +1,6 @@
 """Trained policies that come with the package, each with everything needed to train it again.
 
-The zoo is laid out as `ucpo train` lays out runs, TASK/VARIANT-seedSEED, and an entry holds what a
+The zoo is laid out as `ucpo train` lays out runs, TASK/METHOD-seedSEED, and an entry holds what a
 run does: policy, configuration, metrics and evaluation, with a card that says how it came about.
 Wherever a run folder or policy is asked for, ``zoo:SafetyPointCircle1-v0`` names an entry.
 """
@@ -18,7 +18,7 @@ FIRST = "ucp-seed0"  # what the name of a task alone stands for
 
 
 def names() -> list[str]:
-    """All entries, as TASK/VARIANT-seedSEED."""
+    """All entries, as TASK/METHOD-seedSEED."""
     return sorted(card.parent.relative_to(_root()).as_posix() for card in _root().rglob(CARD_FILE))
 
 

@@ -19,12 +19,11 @@ from ucpo.config.options import RunConfig
 from ucpo.envs.registry import family_of
 from ucpo.errors import UsageError
 from ucpo.policies import zoo
-from ucpo.policies.policy import POLICY_FILE, load
+from ucpo.policies.policy import load
 from ucpo.policies.zoo.cards import Card
-from ucpo.reports.sources import EVALUATION_FILE
-from ucpo.runs.folder import CONFIG_FILE, METRICS_FILE
 from ucpo.stats import cost_names, summarise
 from ucpo.storage import parquet
+from ucpo.storage.names import CONFIG_FILE, EVALUATION_FILE, METRICS_FILE, POLICY_FILE
 
 EPISODES = 1000  # evaluated at each budget
 LARGEST = 1_000_000  # bytes of a policy
@@ -49,7 +48,7 @@ def add(run: Path, machine: str, root: Path) -> Path:
         raise UsageError(f"the policy of {run} is larger than {LARGEST:,} bytes")
     episodes = parquet.read(run / EVALUATION_FILE)
     evaluation = _evaluation(episodes, run)
-    folder = root / config.task / f"{config.variant}-seed{config.seed}"
+    folder = root / config.folder
     folder.mkdir(parents=True, exist_ok=True)
     for name in (POLICY_FILE, CONFIG_FILE, METRICS_FILE):
         shutil.copyfile(run / name, folder / name)
@@ -69,14 +68,14 @@ def command(config: RunConfig) -> str:
     """The command that trains with this configuration."""
     usual = resolve(
         config.task,
-        variant=config.variant,
+        method=config.method,
         preset=config.preset,
         family=family_of(config.task),
         budget=config.budget,
     )
     words = ["ucpo", "train", config.task]
     words += ["--preset", config.preset] if config.preset != "auto" else []
-    words += ["--variant", config.variant] if config.variant != "ucp" else []
+    words += ["--method", config.method] if config.method != "ucp" else []
     chosen, expected = deciding(config), deciding(usual)
     for name in chosen:
         if name != "seed" and chosen[name] != expected[name]:
