@@ -41,7 +41,7 @@ def main():
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/benchmark-checkpoints")
     shutil.rmtree(folder, ignore_errors=True)
     agent = UCP("SafetyPointGoal1-v0")
-    agent.task.reset(agent.starts())
+    agent.training.begin()
     generator = np.random.default_rng(0)
     replay = agent.learner.replay
     print(
@@ -50,7 +50,7 @@ def main():
     folder.mkdir(parents=True)
     run = RunFolder(folder)
     run.write_config(agent.config)
-    saver = Saver(agent, agent.progress(), run, None, lambda: False)
+    saver = Saver(agent.training, run, None, lambda: False)
     agent.learner.updates, steps = 1, 0
     while replay.rows_written < ROWS:
         add(replay, 2_500, generator)

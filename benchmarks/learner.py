@@ -26,14 +26,14 @@ import numpy as np
 import torch
 from straightforward import Straightforward, distance
 
-from ucpo.config.assembly import make_agent, make_grid
+from ucpo.config.assembly import make_grid, make_learner
 from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
-from ucpo.envs.interface import TaskSpec
+from ucpo.envs.interface import EVERY_STEP, TaskSpec
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.ucp import UCP
 from ucpo.runs.loop import train
-from ucpo.runs.run import UCP
+from ucpo.runs.run import Run
 from ucpo.runs.sinks import Journal
 
 OBS, ACTION = 60, 2
@@ -77,7 +77,7 @@ def updates(options: argparse.Namespace) -> list[dict[str, float]]:
     print(
         f"largest difference of weights after 5 updates of ours and the eager one: {agreement:.1e}"
     )
-    batch = agent.replay.sample(agent.rates.batch, np.random.default_rng(0))
+    batch = agent.replay.sample(agent.settings.batch, np.random.default_rng(0))
     noise = (torch.randn(256, ACTION), torch.randn(256, ACTION))
     eager = Straightforward(agent)
     contestants: dict[str, Callable[[], object]] = {
@@ -112,8 +112,8 @@ def check(agent: UCP) -> float:
     baseline = Straightforward(agent)
     for _ in range(5):
         noise_state, choice_state = agent._noise.get_state(), agent._choice.bit_generator.state
-        batch = agent.replay.sample(agent.rates.batch, agent._choice)
-        shape = (agent.rates.batch, ACTION)
+        batch = agent.replay.sample(agent.settings.batch, agent._choice)
+        shape = (agent.settings.batch, ACTION)
         noise = tuple(torch.randn(shape, generator=agent._noise) for _ in range(2))
         agent._noise.set_state(noise_state)
         agent._choice.bit_generator.state = choice_state
@@ -190,7 +190,7 @@ def replay() -> dict[str, float]:
 
 def loop(name: str, iterations: int) -> dict[str, Any]:
     """The real training loop with the paper's preset, split by what it spends its time on."""
-    ucp = UCP(name, env_steps=iterations * 8, random_steps=0, multiplier={"start": 0})
+    ucp = Run(name, env_steps=iterations * 8, random_steps=0, multiplier={"start": 0})
     spent = dict.fromkeys(("step", "act", "sample", "update"), 0.0)
 
     def timed(owner: object, method: str, key: str) -> None:
@@ -205,8 +205,8 @@ def loop(name: str, iterations: int) -> dict[str, Any]:
         setattr(owner, method, outer)
 
     timed(ucp.task, "step", "step")
-    timed(ucp.agent, "act", "act")
-    timed(ucp.agent, "update", "update")
+    timed(ucp.learner, "act", "act")
+    timed(ucp.learner, "update", "update")
     timed(ucp.learner.replay, "sample", "sample")
     seconds = run_loop(ucp, iterations)
     share = (seconds - spent["update"]) / seconds
@@ -222,14 +222,12 @@ def loop(name: str, iterations: int) -> dict[str, Any]:
     }
 
 
-def run_loop(ucp: UCP, iterations: int) -> float:
-    begun = ucp.task.reset(ucp.starts(), 1.0)
-    ucp.agent.act(*begun)  # compile and warm up
-    progress = ucp.progress()
+def run_loop(ucp: Run, iterations: int) -> float:
+    begun, progress = ucp.training.begin(), ucp.training.progress
+    ucp.learner.act(*begun)  # compile and warm up
     progress.goal = ucp.learner.env_steps + 8 * iterations
-    settings = {"random_steps": 0, "updates": 1, "generator": ucp.generator}
     begin = time.perf_counter()
-    train(ucp.agent, ucp.task, begun, progress, Journal(), **settings)
+    train(ucp.learner, ucp.task, begun, progress, Journal(), hold=EVERY_STEP)
     return time.perf_counter() - begin
 
 
@@ -249,7 +247,7 @@ def together(count: int, threads: int, iterations: int) -> float:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import torch, learner\n"
         "n, t = int(sys.argv[2]), int(sys.argv[3])\n"
-        "u = learner.UCP(learner.TASKS[0], env_steps=8 * n, random_steps=0, threads=t)\n"
+        "u = learner.Run(learner.TASKS[0], env_steps=8 * n, random_steps=0, threads=t)\n"
         "learner.run_loop(u, 20); sys.stdout.write('ready\\n'); sys.stdout.flush()\n"
         "sys.stdin.readline(); print(n / learner.run_loop(u, n))"
     )
@@ -282,12 +280,14 @@ def paper_agent(
         multiplier={"start": 0},
         budget_range=["0:30"] if costs == 1 else [f"{name}=0:30" for name in names],
     )
-    agent = make_agent(config, spec, make_grid(config, spec))
+    agent = make_learner(config, spec, make_grid(config, spec), np.random.default_rng(0))
+    assert isinstance(agent, UCP)
     stored, generator = agent.replay, np.random.default_rng(0)
     for part in (stored._before, stored._after, stored._gains):
         part[:] = generator.standard_normal(part.shape, np.float32)
     stored._before[..., -costs:] = -generator.integers(0, 31, stored._before[..., -costs:].shape)
     stored._ended[:] = generator.random(stored._ended.shape) < 1e-3
+    stored._env_steps[:] = 1
     stored._rows_written = len(stored._ended)
     return agent
 

@@ -21,8 +21,8 @@ from ucpo.learners.ucp import UCP
 
 class Straightforward:
     def __init__(self, agent: UCP, *, compiled: bool = False) -> None:
-        self.rates, self.scale = agent.rates, agent.critics.body.stock_scale
-        self.prices = agent.multipliers
+        self.rates, self.scale = agent.settings, agent.critics.body.stock_scale
+        self.prices = agent.multiplier
         self.actor = plain(agent.actor.body)[0]
         self.critics = plain(agent.critics.body)
         self.target_actor, self.target_critics = deepcopy(self.actor), deepcopy(self.critics)

@@ -34,7 +34,7 @@ def row(run):
         )
     ]
     config = read_config(run / "config.toml")
-    return f"| {name_of(config.variant)} | {config.seed} | {' | '.join(cells)} |"
+    return f"| {name_of(config.method)} | {config.seed} | {' | '.join(cells)} |"
 
 
 def test_there_is_evidence():

@@ -2,41 +2,79 @@ import dataclasses
 
 import pytest
 
-from ucpo.config.files import preset_names, read_config, resolve, to_toml
-from ucpo.config.options import VARIANTS
+from ucpo.config.files import (
+    method_names,
+    preset_names,
+    read_config,
+    read_method,
+    resolve,
+    to_toml,
+)
 from ucpo.errors import UsageError
 
-
-def needs_budget(variant):
-    return {"budget": "25"} if variant in ("ucp-nr", "ucp-nr-mean", "ucp-na") else {}
+VARIANTS = ("ucp", "ucp-ds", "ucp-nr", "ucp-mean", "ucp-nr-mean", "ucp-na")
 
 
-@pytest.mark.parametrize("method", VARIANTS)
+def needs_budget(method):
+    return {"budget": "25"} if read_method(method)[1]["starts"] == "single" else {}
+
+
+@pytest.mark.parametrize("method", method_names())
 @pytest.mark.parametrize("preset", preset_names())
-def test_every_preset_and_variant_is_valid(preset, variant):
-    config = resolve("X", preset=preset, method=variant, **needs_budget(variant))
-    assert (config.preset, config.variant) == (preset, variant)
+def test_every_preset_and_method_is_valid(preset, method):
+    config = resolve("X", preset=preset, method=method, **needs_budget(method))
+    assert (config.preset, config.method) == (preset, method)
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_every_method_says_what_it_is_and_names_its_parts(method):
+    summary, parts = read_method(method)
+    assert summary.endswith(".")
+    assert {"learner", "utility", "starts", "stock"} <= parts.keys()
+
+
+def test_a_method_of_ones_own_is_a_file(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text('summary = "Mine."\nutility = "mean"\nmultiplier = "pid"\nstarts = "single"\n')
+    config = resolve("X", method=str(mine), budget="5")
+    assert (config.method, config.utility, config.multiplier.kind) == ("mine", "mean", "pid")
+    with pytest.raises(UsageError, match="mine trains for one budget"):
+        resolve("X", method=str(mine))
+    with pytest.raises(UsageError, match=r"there is no file .*other\.toml"):
+        resolve("X", method=str(tmp_path / "other.toml"))
+    mine.write_text('lerner = "ucp"\n')
+    with pytest.raises(UsageError, match="no option 'lerner'; did you mean 'learner'"):
+        resolve("X", method=str(mine))
+
+
+def test_what_variants_were_called_leads_to_what_they_are_called():
+    with pytest.raises(UsageError, match="--method instead of --variant"):
+        resolve("X", variant="ucp-nr")
+    with pytest.raises(UsageError, match="did you mean 'ucp-nr'"):
+        resolve("X", method="ucp-rn")
+    with pytest.raises(UsageError, match="kind"):
+        resolve("X", multiplier={"ascent": "adam"})
 
 
 def test_variants_differ_from_ucp_in_nothing_but_their_column_of_the_table():
-    names = {"utility", "stock_discounted", "stock_observed"}
+    names = {"utility", "stock", "starts"}
     base = resolve("X", preset="navigation", budget="25")
     differences = {}
-    for variant in VARIANTS:
-        config = resolve("X", preset="navigation", method=variant, budget="25")
-        differences[variant] = {
+    for method in VARIANTS:
+        config = resolve("X", preset="navigation", method=method, budget="25")
+        differences[method] = {
             field.name: getattr(config, field.name)
             for field in dataclasses.fields(config)
             if getattr(config, field.name) != getattr(base, field.name) and field.name != "method"
         }
-        assert set(differences[variant]) <= names
+        assert set(differences[method]) <= names
     assert differences == {
         "ucp": {},
-        "ucp-ds": {"stock_discounted": True},
-        "ucp-nr": {},
+        "ucp-ds": {"stock": "discounted"},
+        "ucp-nr": {"starts": "single"},
         "ucp-mean": {"utility": "mean"},
-        "ucp-nr-mean": {"utility": "mean"},
-        "ucp-na": {"utility": "mean", "stock_observed": False},
+        "ucp-nr-mean": {"utility": "mean", "starts": "single"},
+        "ucp-na": {"utility": "mean", "starts": "single", "stock": "hidden"},
     }
 
 
@@ -66,7 +104,7 @@ def test_the_released_code_counts_iterations_of_eight_environments():
         0.005,
         2,
     )
-    assert (config.multiplier.ascent, config.networks.stock_features) == ("adam", 16)
+    assert (config.multiplier.kind, config.networks.stock_features) == ("softplus", 16)
 
 
 def test_presets_know_the_odd_tasks():
@@ -103,7 +141,7 @@ def test_a_preset_of_ones_own_is_a_path(tmp_path):
         ({"critic": {"next_action": "men"}}, "critic.next_action: no 'men'; did you mean 'mean'"),
         ({"precision": "bf61"}, "precision: no 'bf61'; did you mean 'bf16'"),
         ({"seed": 1.5}, "type int"),
-        ({"stock_observed": 1}, "type bool"),
+        ({"asynchronous": 1}, "type bool"),
         ({"method": "ucp-rn"}, "did you mean 'ucp-nr'"),
         ({"preset": "velocty"}, "did you mean 'velocity'"),
         ({"preset": "missing.toml"}, "no file missing.toml"),

@@ -3,7 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ucpo.learners.quantiles import _compiled, _in_tensors, levels, quantile_loss
+from ucpo.learners.kernels import _compiled, _in_tensors
+from ucpo.learners.quantiles import levels, quantile_loss
 
 
 def all_pairs(quantiles, targets):

@@ -36,7 +36,7 @@ def test_there_are_entries():
 def test_an_entry_is_whole_and_its_card_is_true(name, monkeypatch):
     folder, said = zoo.locate(f"zoo:{name}"), card(name)
     config = read_config(folder / "config.toml")
-    assert name == f"{config.task}/{config.variant}-seed{config.seed}"
+    assert name == config.folder.as_posix()
     policy = ucpo.load(f"zoo:{name}")
     assert (policy.info.env_steps, policy.info.updates) == (said.env_steps, said.updates)
     assert policy.info.env_steps >= config.env_steps

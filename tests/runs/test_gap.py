@@ -126,10 +126,10 @@ def test_losses_by_step_are_where_the_policy_errs_and_add_up_to_the_gap():
 # Training and measuring
 
 
-def test_one_row_for_each_variant_seed_and_budget(tmp_path):
+def test_one_row_for_each_method_seed_and_budget(tmp_path):
     rows = measure_gap(
         fords(),
-        variants=("ucp", "ucp-nr", "ucp-mean"),
+        methods=("ucp", "ucp-nr", "ucp-mean"),
         seeds=(0, 1),
         budgets=(1.0, 2.0),
         folder=tmp_path / "runs",
@@ -148,7 +148,7 @@ def test_one_row_for_each_variant_seed_and_budget(tmp_path):
 def test_a_discounted_stock_with_too_many_values_has_no_optimum_of_its_own(monkeypatch):
     monkeypatch.setattr("ucpo.runs.gap.MAX_STATES", 4_000)
     quick = {**QUICK, "show": False, "gamma": 0.9, "budgets": (4.0,)}
-    (row,) = measure_gap("Streets-v0", variants=["ucp-ds"], **quick).to_dicts()
+    (row,) = measure_gap("Streets-v0", methods=["ucp-ds"], **quick).to_dicts()
     assert np.isnan(row["own_return"]) and row["optimum"] == pytest.approx(10.378, abs=1e-3)
 
 
@@ -166,9 +166,9 @@ def test_budgets_are_four_across_the_range_unless_given():
         ("ucpo.exact.problems:swamp", {}, "has no attribute 'swamp'"),
         ("ucpo.exact.problems:CROSSING", {}, "not a ucpo.exact.FiniteProblem"),
         ("Streets-v0", {"budgets": (99.0,)}, "outside the range trained for"),
-        ("Streets-v0", {"seeds": ()}, "at least one variant and one seed"),
+        ("Streets-v0", {"seeds": ()}, "at least one method and one seed"),
         ("Streets-v0", {"folder": Path.cwd()}, "exists already"),
-        ("Streets-v0", {"variants": ("ucp", "ucp-rn")}, "did you mean 'ucp-nr'"),
+        ("Streets-v0", {"methods": ("ucp", "ucp-rn")}, "did you mean 'ucp-nr'"),
         (toll(), {"budgets": (0.5,)}, "no policy meets the constraints"),
         (
             FiniteProblem({(0, 0): [Branch(1.0, None)]}, [1.0], ("wear", "gas"), horizon=1),

@@ -40,7 +40,7 @@ def contents(run):
         agent.learner.replay.rows_written - agent.learner.replay.rows_kept,
         agent.learner.replay.rows_written,
     )
-    agent._resumed.folder.close()
+    agent.folder.close()
     return {
         "metrics.csv": (run / "metrics.csv").read_bytes(),
         "policy": (run / "policy.safetensors").read_bytes(),
@@ -70,6 +70,7 @@ def stop_after(agent, env_steps):
 
 VARIANTS = {
     "plain": {},
+    "held": {"hold": 3},
     "tuned": {
         "entropy": {"weight": 0.1, "rate": 1e-3},
         "multiplier": {"start": 0, "kind": "softplus", "rate": 1e-2},
@@ -91,7 +92,7 @@ def test_a_run_stopped_and_resumed_is_the_run_that_was_not(name, tmp_path):
     agent = UCP("Courier-v0", **options)
     for stop in (100, 700, 1300):  # while acting randomly, and twice while learning
         thread = stop_after(agent, stop)
-        agent.learn(run=None if agent._resumed else tmp_path / "parts", show=False)
+        agent.learn(run=None if agent.folder else tmp_path / "parts", show=False)
         thread.join()
         assert agent.interrupted is signal.SIGINT
         assert agent.learner.env_steps < 1600
@@ -269,6 +270,7 @@ def test_foreign_environments_begin_new_episodes_and_the_log_says_so(tmp_path):
     made = agent.learner.env_steps
     agent = UCP.resume(run, task=Thermostat)
     replay = agent.learner.replay
+    agent.training.begin()  # new episodes: the old ones end with what was remembered
     assert replay.rows(replay.rows_written - 1, replay.rows_written)["ended"].all()
     agent.learn(show=False)
     assert made < agent.learner.env_steps == 1600
@@ -279,8 +281,19 @@ def test_a_run_that_broke_off_before_its_first_checkpoint_begins_anew(stopped, t
     run = copy(stopped, tmp_path)
     for path in files_of(run, "manifest"):
         path.unlink()
+    (run / "policy.safetensors").unlink()
     UCP.resume(run).learn(show=False)
     assert_same(stopped / "whole", run)
+
+
+def test_a_finished_run_without_checkpoints_is_not_begun_anew(stopped, tmp_path):
+    run = copy(stopped, tmp_path)
+    shutil.rmtree(run / "checkpoint")
+    before = (run / "policy.safetensors").read_bytes()
+    with pytest.raises(UsageError, match="no checkpoint to go on from"):
+        UCP.resume(run)
+    assert (run / "policy.safetensors").read_bytes() == before
+    assert not (run / "run.lock").exists()
 
 
 def test_no_checkpoint_leads_out_of_its_folder(stopped, tmp_path):

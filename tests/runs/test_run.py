@@ -134,17 +134,17 @@ def test_bands_cover_every_level_once():
 
 
 @pytest.mark.parametrize("method", ["ucp-ds", "ucp-mean"])
-def test_variants_with_many_budgets_train(variant, tmp_path):
-    agent = learn(tmp_path / "run", method=variant, gamma=0.99)
-    assert agent.policy().info.stock_discount == (0.99 if variant == "ucp-ds" else 1.0)
+def test_variants_with_many_budgets_train(method, tmp_path):
+    agent = learn(tmp_path / "run", method=method, gamma=0.99)
+    assert agent.policy().info.stock_discount == (0.99 if method == "ucp-ds" else 1.0)
 
 
 @pytest.mark.parametrize("method", ["ucp-nr", "ucp-nr-mean", "ucp-na"])
-def test_variants_with_one_budget_train_on_it_alone(variant, tmp_path):
-    agent = learn(tmp_path / "run", method=variant, budget="7")
+def test_variants_with_one_budget_train_on_it_alone(method, tmp_path):
+    agent = learn(tmp_path / "run", method=method, budget="7")
     assert agent.grid.levels == (1,)
     assert np.unique(agent.learner.replay.sample(64, np.random.default_rng(0)).initial_stock) == -7.0
-    assert agent.learner.actor.body.stock_size == (0 if variant == "ucp-na" else 1)
+    assert agent.learner.actor.body.stock_size == (0 if method == "ucp-na" else 1)
 
 
 def test_two_costs_train_with_a_column_each(tmp_path):

@@ -112,7 +112,7 @@ class Checkpoints:
     ) -> None:
         self._folder, self._minutes, self._env_steps = run / FOLDER, minutes, env_steps
         self._last = last
-        self._memory: Memory = memory or _NoMemory()
+        self._memory: Memory = _NoMemory() if memory is None else memory
         self._length = min(max(_SEGMENT_BYTES // self._memory.row_bytes, 1), self._memory.rows_kept)
         written = self._memory.rows_written
         self._whole = [s for s in last.segments if s.last < written] if last else []
