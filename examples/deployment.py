@@ -1,35 +1,32 @@
 """Use a trained policy step by step, choosing the budget now, long after training.
 
-ucpo train Courier-v0 --run runs/courier
-python examples/deployment.py runs/courier 12
+python examples/deployment.py zoo:SafetyPointGoal1-v0 12
 """
 
 from __future__ import annotations
 
 import sys
 
-import numpy as np
+import gymnasium
 
-from ucpo import load, make_task
-from ucpo.stock import initial, starts
+import ucpo  # also registers ucpo/SafetyPointGoal1-v0 and the others with Gymnasium
 
 
 def main(run: str, budget: float) -> None:
-    controller = load(run).controller(budget=budget)
+    policy = ucpo.load(run)
+    controller = policy.controller(budget=budget)
 
-    # Stands for the system under control: anything that takes actions and reports costs.
-    system = make_task("Courier-v0", num_envs=1)
-    obs, _ = system.reset(starts(lambda: initial(budget), np.random.default_rng(0)))
+    # Stands for the system under control: anything that takes actions and reports costs. The
+    # controller takes and gives what the system does, in the system's own units.
+    system = gymnasium.make(f"ucpo/{policy.info.task}")
+    obs, _ = system.reset(seed=0)
 
-    earned = 0.0
-    while True:
-        action = controller.act(obs[0])
-        step = system.step(action[None])
-        controller.record(step.costs[0])
-        earned += step.reward[0]
-        if step.terminated[0] or step.truncated[0]:
-            break
-        obs = step.obs
+    earned, over = 0.0, False
+    while not over:
+        obs, reward, terminated, truncated, info = system.step(controller.act(obs))
+        controller.record(info["cost"])
+        earned += float(reward)
+        over = terminated or truncated
     print(f"return {earned:.1f} with {controller.remaining[0]:g} of {budget:g} left to spend")
 
 

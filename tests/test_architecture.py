@@ -37,6 +37,31 @@ def test_imports_point_one_way(room):
                 assert not f"{name}.".startswith(f"{other}."), f"{path.name} imports {name}"
 
 
+LEARNERS = {f"ucpo.learners.{path.stem}" for path in (SOURCE / "learners").glob("*.py")} - {
+    f"ucpo.learners.{name}" for name in ("__init__", "interface", "networks", "normaliser")
+}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.relative_to(SOURCE).as_posix()
+)
+def test_nobody_outside_learners_and_config_knows_a_particular_learner(path):
+    room = path.relative_to(SOURCE).parts[0]
+    if room not in ("learners", "config"):
+        assert not LEARNERS & set(imports(path))
+
+
+def test_the_house_stays_readable():
+    assert len(list(SOURCE.glob("*.py"))) <= 8
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 400, f"{path.name} holds more than one idea"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                assert lines <= 60, f"{path.name}: {node.name} has {lines} lines"
+
+
 def test_every_public_name_is_there():
     for name in ucpo.__all__:
         assert getattr(ucpo, name) is not None

@@ -84,7 +84,7 @@ def test_the_exact_policy_played_through_the_task_has_no_gap(problem):
 @pytest.mark.parametrize("discounted", [False, True])
 def test_following_a_policy_agrees_with_playing_it(discounted):
     # Not trained: any policy that uses the stock will do.
-    agent = UCP("Fords-v0", seed=1, gamma=0.8, stock_discounted=discounted)
+    agent = UCP("Fords-v0", seed=1, gamma=0.8, stock="discounted" if discounted else "shown")
     task, policy = make_task("Fords-v0", 64), agent.policy()
     seen = worth(fords(), acting(policy, task), 1.0, policy.info.stock_discount)
     played = evaluate(policy, task, [1.0], episodes=2000)

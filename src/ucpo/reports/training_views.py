@@ -16,6 +16,7 @@ from ucpo.stats.intervals import half_width
 from ucpo.storage import names
 
 MOST_POINTS = 250  # of a learning curve
+_SEEDS = "Means over training seeds where all have a value, with 95 % Student-t intervals."
 
 
 def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> Iterator[Figure]:
@@ -57,12 +58,11 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
                 )
             )
     steps = "environment steps"
-    seeds = "Means over training seeds where all have a value, with 95 % Student-t intervals."
     yield Figure(
         f"learning-{safe(task)}",
         task,
         "Learning",
-        f"Recent training episodes, at all budgets trained for. {seeds}",
+        f"Recent training episodes, at all budgets trained for. {_SEEDS}",
         (
             Chart("return", steps, "return of an episode", tuple(returns)),
             Chart("cost", steps, "cost of an episode", tuple(costs)),
@@ -73,7 +73,7 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
             f"multipliers-{safe(task)}",
             task,
             "Multipliers",
-            f"The price of exceeding a budget, by band of budgets. {seeds}",
+            f"The price of exceeding a budget, by band of budgets. {_SEEDS}",
             (
                 Chart("over training", steps, "multiplier", tuple(over_time)),
                 Chart("at its end", "budget (middle of band)", "multiplier", tuple(over_budget)),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ucpo.policies.policy import Policy
+    from ucpo.runs.run import Run
 
 MAX_STATES = 100_000  # states and stocks of an optimum; more would take minutes
 _NEGLIGIBLE = 1e-12  # probability of what is not followed any further
@@ -248,18 +249,9 @@ def measure_gap(
     from ucpo.runs.run import Run
 
     task = read_problem(task) if isinstance(task, str) else task
-    ruler = make_task(task, 1)
-    assert isinstance(ruler, FiniteTask)
+    ruler = _ruler(task, folder)
     if not (methods and seeds):
         raise UsageError("nothing to train: give at least one method and one seed")
-    if folder is not None and folder.exists():
-        raise UsageError(f"{folder} exists already; nothing was changed. Choose a new folder")
-    names = ruler.problem.cost_names
-    if len(names) > 1:
-        raise UsageError(
-            f"the gap is measured with one cost; {ruler.spec.name} has {', '.join(names)}"
-        )
-    optimum = cache(partial(best, ruler.problem))  # the same for every seed
     trainings = [
         training
         for method in methods
@@ -268,12 +260,7 @@ def measure_gap(
             task, ruler, budgets, {**options, "method": method, "seed": seed}
         )
     ]
-    measurements = [(one, budget) for one in trainings for budget in one.budgets]
-    optima = {budget: optimum(budget) for _, budget in measurements}
-    own = {
-        (one.own, budget): _unless_too_large(optimum, budget, *one.own)
-        for one, budget in measurements
-    }
+    optima, own = _optima(ruler.problem, trainings)
     rows = []
     for training in trainings:
         agent = Run(task, **training.options)
@@ -281,29 +268,62 @@ def measure_gap(
         policy = agent.policy()
         for budget in training.budgets:
             seen = worth(ruler.problem, acting(policy, ruler), budget, policy.info.stock_discount)
-            theirs = own[training.own, budget]
-            rows.append(
-                {
-                    "task": ruler.spec.name,
-                    "method": agent.config.method,
-                    "seed": agent.config.seed,
-                    "levels": agent.grid.levels[0],
-                    "gamma": agent.config.gamma,
-                    "env_steps": policy.info.env_steps,
-                    "budget": budget,
-                    "optimum": optima[budget].value,
-                    "optimum_cost": optima[budget].cost,
-                    "return": seen.value,
-                    "cost": seen.cost,
-                    "exceeded": seen.exceeded,
-                    "excess": seen.excess,
-                    "own_return": theirs.value,
-                    "own_excess": theirs.excess,
-                }
-            )
+            compared = (optima[budget], own[training.own, budget])
+            rows.append(_row(agent, ruler.spec.name, budget, seen, *compared))
         if agent.interrupted:
             break
     return pl.DataFrame(rows)
+
+
+def _ruler(task: str | FiniteProblem, folder: Path | None) -> FiniteTask:
+    """The task to measure with, if it can be done."""
+    ruler = make_task(task, 1)
+    assert isinstance(ruler, FiniteTask)
+    if folder is not None and folder.exists():
+        raise UsageError(f"{folder} exists already; nothing was changed. Choose a new folder")
+    names = ruler.problem.cost_names
+    if len(names) > 1:
+        raise UsageError(
+            f"the gap is measured with one cost; {ruler.spec.name} has {', '.join(names)}"
+        )
+    return ruler
+
+
+def _optima(
+    problem: FiniteProblem, trainings: Sequence[_Training]
+) -> tuple[dict[float, Worth], dict[Any, Worth]]:
+    """The optimum within each budget, and that of what each training is asked for."""
+    optimum = cache(partial(best, problem))  # the same for every seed
+    measurements = [(one, budget) for one in trainings for budget in one.budgets]
+    within = {budget: optimum(budget) for _, budget in measurements}
+    own = {
+        (one.own, budget): _unless_too_large(optimum, budget, *one.own)
+        for one, budget in measurements
+    }
+    return within, own
+
+
+def _row(
+    run: Run, task: str, budget: float, seen: Worth, optimum: Worth, own: Worth
+) -> dict[str, Any]:
+    """What was learned, beside the optimum within the budget and that of what was asked for."""
+    return {
+        "task": task,
+        "method": run.config.method,
+        "seed": run.config.seed,
+        "levels": run.grid.levels[0],
+        "gamma": run.config.gamma,
+        "env_steps": run.learner.env_steps,
+        "budget": budget,
+        "optimum": optimum.value,
+        "optimum_cost": optimum.cost,
+        "return": seen.value,
+        "cost": seen.cost,
+        "exceeded": seen.exceeded,
+        "excess": seen.excess,
+        "own_return": own.value,
+        "own_excess": own.excess,
+    }
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -152,9 +152,8 @@ class Run:
             on_episode: Told of training episodes as they finish.
             stop: Asked after every iteration; True ends the training as Ctrl-C would.
         """
-        training, learner = self.training, self.learner
-        goal = self._goal(env_steps)
-        training.progress.goal = goal
+        training = self.training
+        training.progress.goal = goal = self._goal(env_steps)
         with ExitStack() as stack:
             folder = self._take_folder(run)
             if folder is not None:
@@ -169,9 +168,9 @@ class Run:
             journal = Journal([*files.patiently(made, asked), *sinks], asked)
             stack.callback(journal.close)
             saver = None if folder is None else Saver(training, folder, self._checkpoint, asked)
-            try:
+            with _left_behind(training, folder, saver):
                 collect_and_improve(
-                    learner,
+                    self.learner,
                     self.task,
                     training.begin(),
                     training.progress,
@@ -181,18 +180,6 @@ class Run:
                     save=saver or (lambda: None),
                     on_episodes=on_episode or (lambda episodes: None),
                 )
-            except NotFiniteError as error:  # neither policy nor checkpoint: the last ones are good
-                if folder is not None:
-                    how = dump(folder.path, error, self.config, learner)
-                    raise NotFiniteError(f"{error}. {how}") from error
-                raise
-            except BaseException:
-                if saver is not None:
-                    with suppress(OSError):  # what ended the training is what to tell
-                        saver.write_policy()
-                raise
-            if saver is not None:
-                saver.write()
             self.interrupted = interruption.signal
         return self
 
@@ -246,6 +233,27 @@ class Run:
         if show:
             sinks.append(Display(f"{self.config.method} on {self.task.spec.name}"))
         return sinks
+
+
+@contextmanager
+def _left_behind(
+    training: Training, folder: RunFolder | None, saver: Saver | None
+) -> Iterator[None]:
+    """However a training ends, what can be kept of it is in its folder afterwards."""
+    try:
+        yield
+    except NotFiniteError as error:  # neither policy nor checkpoint: the last ones are good
+        if folder is not None:
+            how = dump(folder.path, error, training.config, training.learner)
+            raise NotFiniteError(f"{error}. {how}") from error
+        raise
+    except BaseException:
+        if saver is not None:
+            with suppress(OSError):  # what ended the training is what to tell
+                saver.write_policy()
+        raise
+    if saver is not None:
+        saver.write()
 
 
 def train(

@@ -19,7 +19,26 @@ SPEED_LIMIT = 0.5
 
 
 class NavigationTask(VectorTask):
-    """A robot among objects, rewarded for its aim and charged for what it should not touch."""
+    """A robot among objects, rewarded for its aim and charged for what it should not touch.
+
+    Args:
+        num_envs: Environments in the batch.
+        name: For example ``SafetyPointGoal1-v0``.
+        cost_names: Costs to report, one column each: ``cost`` is the total, the others are
+            named after the objects, e.g. ``("hazards", "vases")``. ``speed`` is 1 if the robot
+            is faster than `speed_limit`, ``control`` if the mean squared action is above
+            `control_limit`; ``speed_excess`` (m/s) and ``control_excess`` are by how much.
+        counts: See `ucpo.envs.navigation.tasks.arena`, like the three that follow.
+        constrained: Kinds whose costs make up the total.
+        extent: Half-width of the square objects are placed in.
+        max_episode_steps: Environment steps after which an episode is truncated.
+        speed_limit: Of ``speed`` and ``speed_excess``, in m/s.
+        control_limit: Of ``control`` and ``control_excess``, between 0 and 1.
+        sleep: Whether objects at rest leave the computation until something touches them; by
+            default where objects rest, that is everywhere but among gremlins.
+        threads: Threads the physics may use; by default what pays, see
+            `ucpo.envs.threads.Shares`.
+    """
 
     def __init__(
         self,
@@ -35,26 +54,6 @@ class NavigationTask(VectorTask):
         sleep: bool | None = None,
         threads: int | None = None,
     ) -> None:
-        """Build the task.
-
-        Args:
-            num_envs: Environments in the batch.
-            name: For example ``SafetyPointGoal1-v0``.
-            cost_names: Costs to report, one column each: ``cost`` is the total, the others are
-                named after the objects, e.g. ``("hazards", "vases")``. ``speed`` is 1 if the robot
-                is faster than `speed_limit`, ``control`` if the mean squared action is above
-                `control_limit`; ``speed_excess`` (m/s) and ``control_excess`` are by how much.
-            counts: See `ucpo.envs.navigation.tasks.arena`, like the three that follow.
-            constrained: Kinds whose costs make up the total.
-            extent: Half-width of the square objects are placed in.
-            max_episode_steps: Environment steps after which an episode is truncated.
-            speed_limit: Of ``speed`` and ``speed_excess``, in m/s.
-            control_limit: Of ``control`` and ``control_excess``, between 0 and 1.
-            sleep: Whether objects at rest leave the computation until something touches them; by
-                default where objects rest, that is everywhere but among gremlins.
-            threads: Threads the physics may use; by default what pays, see
-                `ucpo.envs.threads.Shares`.
-        """
         self.arena = tasks.arena(name, counts, constrained, extent, max_episode_steps)
         known = [*self.arena.cost_names, *limits.NAMES]
         for cost in cost_names:
