@@ -18,8 +18,8 @@ import pytest
 
 from tests.runs.test_resume import COURIER, SMALL, assert_same
 from ucpo import UCP
-from ucpo.storage import files
 from ucpo.runs.checkpoints import checkpoints
+from ucpo.storage import files
 
 NAVIGATION = {
     **SMALL,

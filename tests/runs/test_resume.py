@@ -16,9 +16,9 @@ import pytest
 
 from tests.envs.test_adapters import Thermostat
 from ucpo import UCP, UsageError, load
-from ucpo.storage import files
-from ucpo.runs.checkpoints import checkpoints
 from ucpo.cli.main import main
+from ucpo.runs.checkpoints import checkpoints
+from ucpo.storage import files
 
 SMALL = {
     "random_steps": 200,

@@ -143,7 +143,9 @@ def test_variants_with_many_budgets_train(method, tmp_path):
 def test_variants_with_one_budget_train_on_it_alone(method, tmp_path):
     agent = learn(tmp_path / "run", method=method, budget="7")
     assert agent.grid.levels == (1,)
-    assert np.unique(agent.learner.replay.sample(64, np.random.default_rng(0)).initial_stock) == -7.0
+    assert (
+        np.unique(agent.learner.replay.sample(64, np.random.default_rng(0)).initial_stock) == -7.0
+    )
     assert agent.learner.actor.body.stock_size == (0 if method == "ucp-na" else 1)
 
 

@@ -26,11 +26,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_arrays
 from safetensors.numpy import save as write_arrays
 
-from ucpo.storage import files
-from ucpo.storage.names import CHECKPOINT_FOLDER as FOLDER
-from ucpo.learners.interface import Memory
 from ucpo.envs.interface import Arrays
 from ucpo.errors import UsageError
+from ucpo.learners.interface import Memory
+from ucpo.storage import files
+from ucpo.storage.names import CHECKPOINT_FOLDER as FOLDER
 
 MIRROR = "mirror"  # the folder in it with second copies
 FORMAT = 1

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ucpo.config.files import to_toml
+from ucpo.config.options import RunConfig
+from ucpo.errors import UsageError
 from ucpo.storage import files
 from ucpo.storage.names import CONFIG_FILE, LOG_FILE, METRICS_FILE
-from ucpo.config.options import RunConfig
-from ucpo.config.files import to_toml
-from ucpo.errors import UsageError
 
 
 class RunFolder:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ucpo import stock as stocks
-from ucpo.config.options import RunConfig
 from ucpo.config.files import read_method, resolve
+from ucpo.config.options import RunConfig
 from ucpo.envs.finite import FiniteTask
+from ucpo.envs.finite_problem import ENDED, FiniteProblem
 from ucpo.envs.interface import Ints
 from ucpo.envs.registry import TASKS, family_of, make_task, name_of
 from ucpo.errors import UsageError, nearest
 from ucpo.exact import Policy as ExactPolicy
 from ucpo.exact import solve
-from ucpo.envs.finite_problem import ENDED, FiniteProblem
 from ucpo.problem import EXCESS, Constraint, Floats, Problem, Utility, utility
 
 if TYPE_CHECKING:

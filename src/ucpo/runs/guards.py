@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ucpo.storage import files
-from ucpo.storage.names import BROKEN_STEP, BROKEN_UPDATE, CONFIG_FILE
-from ucpo.learners.interface import Learner, Metrics
-from ucpo.config.options import RunConfig
 from ucpo.config.files import read_config
+from ucpo.config.options import RunConfig
 from ucpo.envs.interface import Arrays, BrokenStepError
 from ucpo.envs.registry import Task, make_task
 from ucpo.errors import NotFiniteError, UsageError
+from ucpo.learners.interface import Learner, Metrics
 from ucpo.stock import Start
-
+from ucpo.storage import files
+from ucpo.storage.names import BROKEN_STEP, BROKEN_UPDATE, CONFIG_FILE
 
 
 def finite(metrics: Metrics, learner: Learner) -> Metrics:
@@ -51,7 +50,9 @@ def dump(folder: Path, error: NotFiniteError, config: RunConfig, learner: Learne
         }
         held = [error.action] * (error.held + 1)
         arrays = {"actions": np.vstack([earlier, *held]), "stock": error.start.stock}
-        hint = f"ucpo.runs.guards.reproduce({str(folder)!r}) plays the episode again up to that step"
+        hint = (
+            f"ucpo.runs.guards.reproduce({str(folder)!r}) plays the episode again up to that step"
+        )
     else:
         name, arrays = BROKEN_UPDATE, learner.state()
         hint = (

@@ -31,7 +31,16 @@ from ucpo.runs.guards import dump
 from ucpo.runs.interruption import interruptible
 from ucpo.runs.loop import train as collect_and_improve
 from ucpo.runs.resume import Resumed, Saver, resume
-from ucpo.runs.sinks import Callback, CsvSink, Display, Journal, Row, Sink, TensorBoardSink, WandbSink
+from ucpo.runs.sinks import (
+    Callback,
+    CsvSink,
+    Display,
+    Journal,
+    Row,
+    Sink,
+    TensorBoardSink,
+    WandbSink,
+)
 from ucpo.runs.training import Training
 from ucpo.storage import files
 from ucpo.storage.names import METRICS_FILE

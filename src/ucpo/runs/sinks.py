@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from ucpo.storage import files, names
 from ucpo.errors import UsageError
+from ucpo.storage import files, names
 
 Row = dict[str, float]
 
@@ -210,7 +210,11 @@ def _table(title: str, row: Row, timing: Row) -> Any:
         ("updates", f"{row['updates']:,.0f}"),
         ("episodes", f"{row['episodes']:,.0f}"),
         ("return", _number(row["return"])),
-        *((key.replace("/", ": "), _number(v)) for key, v in row.items() if key.startswith("cost/")),
+        *(
+            (key.replace("/", ": "), _number(v))
+            for key, v in row.items()
+            if key.startswith("cost/")
+        ),
     ):
         head.add_row(name, text)
     body = Table("budget", "violations", "excess", "price")

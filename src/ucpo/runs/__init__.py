@@ -1,0 +1,1 @@
+"""A run: the loop, its folder, checkpoints and metrics."""

@@ -1,0 +1,89 @@
+"""What a training consists of, and so what a checkpoint holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+import torch
+
+from ucpo.config.assembly import make_grid, make_learner, make_task
+from ucpo.config.options import RunConfig
+from ucpo.envs.interface import Arrays, VectorTask
+from ucpo.envs.registry import Task
+from ucpo.learners.interface import Learner
+from ucpo.problem import BudgetGrid, Floats
+from ucpo.runs.progress import Progress
+from ucpo.stock import Start, random_starts
+from ucpo.storage import states
+
+log = logging.getLogger("ucpo")
+
+
+@dataclass
+class Training:
+    """A task, what learns on it, and how far both are."""
+
+    config: RunConfig
+    task: VectorTask
+    grid: BudgetGrid  # the budgets trained for
+    learner: Learner
+    generator: np.random.Generator  # of the starts of episodes and of whatever is random to collect
+    progress: Progress
+    begun: tuple[Floats, Floats] | None = None  # what to act on; None: new episodes begin
+
+    @classmethod
+    def new(cls, task: Task, config: RunConfig) -> Training:
+        """One that has not begun."""
+        torch.set_num_threads(config.threads)
+        torch.set_float32_matmul_precision("medium" if config.precision == "bf16" else "highest")
+        made = make_task(task, config)
+        grid = make_grid(config, made.spec)
+        generator = np.random.default_rng([config.seed, 1])
+        learner = make_learner(config, made.spec, grid, generator)
+        progress = Progress(learner, grid, made.spec.cost_names, config.env_steps, config.log_every)
+        return cls(config, made, grid, learner, generator, progress)
+
+    def starts(self) -> Iterator[Start]:
+        """Of the episodes to come."""
+        return random_starts(self.grid, self.generator)
+
+    def begin(self) -> tuple[Floats, Floats]:
+        """What to act on: episodes under way if they are known, else new ones; asked once."""
+        begun, self.begun = self.begun, None
+        if begun is None:
+            self.learner.cut()
+            begun = self.task.reset(self.starts(), self.config.stock_discount)
+        return begun
+
+    def state(self) -> Arrays:
+        """Everything but the rows of the learner's memory."""
+        return {
+            **states.within("agent", self.learner.state()),
+            **states.within("generator", states.of_generator(self.generator)),
+            **states.within("progress", self.progress.state()),
+            **states.within("task", self.task.get_state() if self.task.can_be_saved else {}),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state; the learner's memory must hold its rows already."""
+        self.learner.restore(states.part(state, "agent"))
+        states.set_generator(self.generator, states.part(state, "generator"), "starts")
+        self.progress.restore(states.part(state, "progress"))
+        self._restore_task(states.part(state, "task"))
+
+    def _restore_task(self, state: Arrays) -> None:
+        if not state:
+            log.info(
+                "%s cannot be saved in mid-episode: new episodes begin, so the run is not the same "
+                "as if it had never stopped",
+                self.task.spec.name,
+            )
+            return
+        # Something to compare shapes with, before anything is handed to the physics.
+        self.task.reset(repeat(Start(0, np.zeros(len(self.task.spec.cost_names), np.float32))))
+        states.fit(state, self.task.get_state(), "task", lengths=False)
+        self.begun = self.task.set_state(state, self.starts())
