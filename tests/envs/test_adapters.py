@@ -237,8 +237,8 @@ def test_nested_observations_are_flattened_with_a_word(caplog):
     task = GymnasiumTask(Nested, 1)
     assert task.spec.observation_size == 7
     assert "flattened into a vector of 7 numbers" in caplog.text
-    assert begin(task)[0][0].tolist() == pytest.approx([0, 1, 0, 0.3, 0.4, 5, 6])
-    assert task.step(np.zeros((1, 1))).obs[0].tolist() == pytest.approx([0, 1, 0, 0.3, 0.4, 5, 6])
+    assert begin(task)[0][0].tolist() == pytest.approx([5, 6, 0, 1, 0, 0.3, 0.4])
+    assert task.step(np.zeros((1, 1))).obs[0].tolist() == pytest.approx([5, 6, 0, 1, 0, 0.3, 0.4])
 
 
 def test_negative_costs_are_said_aloud_once(caplog):
