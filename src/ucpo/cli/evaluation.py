@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from ucpo.cli.messages import refuse_negative, say
-from ucpo.errors import UsageError
+from ucpo.errors import shell
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,11 @@ class Evaluate:
     processes: int = 1
     """Processes to share the episodes among. They come out the same on any number."""
     task: str | None = None
-    """Another task than the one trained on."""
+    """Another task than the one trained on; also to say that the module of my_package:MyEnv-v0 may
+    be imported, which a policy file alone must not decide."""
+    hold: int = 1
+    """Environment steps each action is kept for; 1 decides at every step. Written to files of their
+    own, evaluation-hold4.parquet and so on."""
     extrapolate: bool = False
     """Allow budgets outside the range trained for."""
     save_paths: int = 0
@@ -47,6 +51,7 @@ class Evaluate:
         from rich.progress import Progress
 
         from ucpo.evaluation import Request, evaluate_run
+        from ucpo.evaluation.episodes import held_file
         from ucpo.policies import zoo
         from ucpo.policies.policy import load
         from ucpo.reports import draw_paths, table
@@ -54,11 +59,6 @@ class Evaluate:
 
         refuse_negative(self.seed)
         info = load(self.policy).info
-        if self.task is None and ":" in info.task:  # a policy must not run code
-            raise UsageError(
-                f"the policy was trained on {info.task}, which would import a Python module "
-                f"that the file names; if you trust it, say --task {info.task}"
-            )
         budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
         request = Request(
             policy=zoo.locate(self.policy),
@@ -66,12 +66,13 @@ class Evaluate:
             episodes=self.episodes,
             seed=self.seed,
             task=self.task,
+            hold=self.hold,
             extrapolate=self.extrapolate,
             num_envs=self.num_envs,
             processes=self.processes,
             save_paths=self.save_paths,
             calibrate=self.calibrate,
-            output=self.output or zoo.own_file(self.policy, EVALUATION_FILE),
+            output=self.output or zoo.own_file(self.policy, held_file(EVALUATION_FILE, self.hold)),
         )
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=None)
@@ -92,7 +93,7 @@ class Evaluate:
         kept = len(result.episodes) - result.played
         say(
             f"{result.played:,} episodes played, {kept:,} kept from before; one row each in "
-            f"{result.output}. Next: ucpo report {result.output.parent} -o report"
+            f"{result.output}. Next: ucpo report {shell(result.output.parent)} -o report"
         )
         if result.paths:
             drawn = draw_paths(result.paths)

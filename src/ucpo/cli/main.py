@@ -19,7 +19,7 @@ from ucpo.cli.pictures import Illustrate, Watch
 from ucpo.cli.runs import Resume, Train
 from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
-from ucpo.envs.registry import family_of
+from ucpo.envs.registry import family_of, import_home
 from ucpo.errors import LostError, UsageError
 
 DESCRIPTION = """Reinforcement learning under budgets that are chosen after training.
@@ -76,6 +76,7 @@ def _train_defaults(given: list[str]) -> Train:
     if known.task is None and not {"-h", "--help"} & set(rest):
         raise UsageError("which task? `ucpo tasks` lists them; e.g. ucpo train Courier-v0")
     task = known.task or "Courier-v0"
+    import_home(task)  # a module may register utilities too, which options then name
     return Train(
         resolve(
             task,

@@ -191,16 +191,29 @@ class Policy:
             )
 
     def controller(
-        self, budget: float | Sequence[float], *, extrapolate: bool = False
+        self, budget: float | Sequence[float], *, hold: int = 1, extrapolate: bool = False
     ) -> Controller:
-        """Act under a budget (cost units; one number, or one per cost), step by step."""
+        """Act under a budget (cost units; one number, or one per cost), step by step.
+
+        Args:
+            budget: What an episode may cost.
+            hold: Steps each action is kept for; 1 decides at every step. ``info.hold`` says what
+                the policy was trained with (None: 1).
+            extrapolate: Allow a budget outside the range trained for, with a warning.
+        """
         from ucpo.policies.controller import Controller
 
-        return Controller(self, self.budgets(budget, extrapolate))
+        return Controller(self, self.budgets(budget, extrapolate), hold)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write one self-contained file; an earlier one survives until the new one is whole."""
-        weights.write(self.actor, dataclasses.asdict(self.info), path)
+        weights.write(self.actor, dataclasses.asdict(self.info), Path(path))
+
+
+def check_hold(hold: int) -> None:
+    """Refuse to keep actions for less than a step."""
+    if hold < 1:
+        raise UsageError(f"hold must be at least 1 step, got {hold}")
 
 
 def load(path: str | Path) -> Policy:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ucpo.errors import UsageError
+from ucpo.errors import UsageError, shell
 from ucpo.policies import zoo
 from ucpo.reports import paper
 from ucpo.stats import cost_names, per_seed
@@ -100,7 +100,7 @@ def _find(path: Path) -> Iterator[Path]:
     own = path / EVALUATION_FILE
     found = [own] if own.is_file() else sorted(path.rglob(EVALUATION_FILE))
     if not found:
-        raise UsageError(f"{path} holds no {EVALUATION_FILE}; evaluate first: ucpo evaluate {path}")
+        raise UsageError(f"{path} holds no {EVALUATION_FILE}; evaluate first: ucpo evaluate {shell(path)}")
     yield from found
 
 

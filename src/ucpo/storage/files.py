@@ -56,6 +56,20 @@ def replace(path: Path, data: bytes) -> str:
     return expected
 
 
+def must_be_writable(path: Path, remedy: str) -> None:
+    """Refuse a file that could not be written, before hours go into what is to be in it."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, where a file is to be written; {remedy}")
+    probe = path.with_name(path.name + PARTIAL)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.open("ab").close()
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageError(f"{path} cannot be written ({reason}); {remedy}") from None
+
+
 def append(path: Path, data: bytes) -> None:
     """Add to the end of a file, all of it or nothing."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
