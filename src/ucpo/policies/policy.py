@@ -237,7 +237,7 @@ def load(path: str | Path) -> Policy:
         stored.must_hold(info.weights())
         shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
         actor = make_actor(info, *shape, torch.Generator())
-        stored.fill(actor)
+        stored.fill(actor, info.observation_size)
     return Policy(actor.requires_grad_(False), info)
 
 
