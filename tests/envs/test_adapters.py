@@ -144,7 +144,7 @@ def test_registered_environments_are_found_by_id():
 def test_an_unknown_task_is_answered_with_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'Courier-v0'"):
         make_task("Curier-v0", 1)
-    with pytest.raises(UsageError, match="cannot import 'nowhere'.*`ucpo tasks` lists"):
+    with pytest.raises(UsageError, match=r"cannot import 'nowhere'.*`ucpo tasks` lists"):
         make_task("nowhere:Nothing-v0", 1)
 
 
@@ -211,7 +211,7 @@ def test_a_cost_may_be_an_array_of_one_number(cost):
 def test_a_cost_that_is_no_number_is_refused(cost):
     task = GymnasiumTask(variant(info=staticmethod(lambda heat: {"cost": cost})), 1)
     begin(task)
-    with pytest.raises(UsageError, match="the cost 'cost'.*one number a step"):
+    with pytest.raises(UsageError, match=r"the cost 'cost'.*one number a step"):
         task.step(np.zeros((1, 1)))
 
 

@@ -158,8 +158,8 @@ class GymnasiumTask(VectorTask):
             host.close()
 
     def _taken(self, answer: tuple[Any, ...]) -> tuple[Floats, float, dict[str, float], bool, bool]:
-        obs, *rest = self._read(answer)
-        return self._flat(obs), *rest
+        obs, reward, costs, terminated, truncated = self._read(answer)
+        return self._flat(obs), reward, costs, terminated, truncated
 
     def _read(self, answer: tuple[Any, ...]) -> tuple[Any, float, dict[str, float], bool, bool]:
         if len(answer) == 6:  # Safety-Gymnasium: the cost comes third

@@ -119,8 +119,8 @@ def make_task(
     if hasattr(task, "step") and not isinstance(task, type):
         kind = type(getattr(task, "unwrapped", task)).__name__
         raise UsageError(
-            f"the task is an environment that exists already (a {kind}), but {num_envs} are needed, "
-            f"each of its own; give the class {kind}, or a function that makes one: "
+            f"the task is an environment that exists already (a {kind}), but {num_envs} of them "
+            f"are needed; give the class {kind}, or a function that makes one: "
             f"lambda: {kind}(...)"
         )
     if callable(task):
@@ -199,7 +199,12 @@ def _gymnasium(
     from ucpo.envs.adapters import GymnasiumTask
 
     return GymnasiumTask(
-        _maker(task, options), num_envs, name=task, costs=costs, asynchronous=asynchronous, **workers
+        _maker(task, options),
+        num_envs,
+        name=task,
+        costs=costs,
+        asynchronous=asynchronous,
+        **workers,
     )
 
 

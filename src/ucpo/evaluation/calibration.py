@@ -35,9 +35,7 @@ class Calibration:
     is 1 minus the discount that draw enters with, so 1 where the episode ended by itself.
     """
 
-    def __init__(
-        self, policy: Policy, critics: Critics, task: VectorTask, hold: int = 1
-    ) -> None:
+    def __init__(self, policy: Policy, critics: Critics, task: VectorTask, hold: int = 1) -> None:
         if policy.info.gammas is None:
             raise UsageError("the policy file does not say its discount; train again to calibrate")
         self._gammas = np.array(policy.info.gammas[1:])  # of each cost

@@ -48,7 +48,7 @@ class Stored:
             raise ValueError(f"it is too short for the {count} weights it announces")
 
     def fill(self, module: Actor | Critics, observation_size: int) -> None:
-        """Take the weights over, if they fit and are numbers; observations are scaled if it says so.
+        """Take the weights over, if they fit and are numbers, and the observations' scale.
 
         Files of trainings that did not normalise, and older ones, have no scale.
         """

@@ -100,7 +100,9 @@ def _find(path: Path) -> Iterator[Path]:
     own = path / EVALUATION_FILE
     found = [own] if own.is_file() else sorted(path.rglob(EVALUATION_FILE))
     if not found:
-        raise UsageError(f"{path} holds no {EVALUATION_FILE}; evaluate first: ucpo evaluate {shell(path)}")
+        raise UsageError(
+            f"{path} holds no {EVALUATION_FILE}; evaluate first: ucpo evaluate {shell(path)}"
+        )
     yield from found
 
 

@@ -122,7 +122,9 @@ def _evaluation(episodes: pl.DataFrame, run: Path) -> list[dict[str, float]]:
     (cost,) = cost_names(episodes)
     counted = episodes.group_by(f"budget_{cost}").len()["len"]
     if set(counted) != {EPISODES}:
-        raise UsageError(f"{run} needs {EPISODES} episodes at each budget: ucpo evaluate {shell(run)}")
+        raise UsageError(
+            f"{run} needs {EPISODES} episodes at each budget: ucpo evaluate {shell(run)}"
+        )
     kept = {name: pl.col(f"{name}_{cost}") for name in ("budget", "cost", "exceeded", "excess")}
     rows = summarise(episodes).select(**kept, **{"return": pl.col("return")})
     return [
