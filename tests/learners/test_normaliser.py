@@ -62,9 +62,9 @@ def test_a_single_row_is_answered_like_the_same_row_in_a_batch_and_from_a_file(t
     agent = UCP("Courier-v0", networks={"hidden": [64, 64], "normalise": True}, env_steps=100)
     seen = np.random.default_rng(0).normal([9.81, -300.0], [0.01, 0.5], (2000, 2))
     for part in np.split(seen.astype(np.float32), 20):
-        agent.agent.normaliser.observe(part)
+        agent.learner.normaliser.observe(part)
     with torch.no_grad():
-        agent.agent.actor.body.layers.stack()[-1][0].mul_(5.0)  # decided, as trained ones are
+        agent.learner.actor.body.layers.stack()[-1][0].mul_(5.0)  # decided, as trained ones are
     agent.policy().save(tmp_path / "policy.safetensors")
     policy = load(tmp_path)
     obs, stock = seen[:500].astype(np.float32), np.zeros((500, 1), np.float32)

@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from ucpo.cli.messages import refuse_negative, say
-from ucpo.errors import shell
+from ucpo.errors import UsageError, shell
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,11 @@ class Evaluate:
         if result.moved:
             say(f"episodes of an earlier state of this policy are now in {result.moved}")
         kept = len(result.episodes) - result.played
+        usual = result.output.name == EVALUATION_FILE
+        reported = result.output.parent if usual else result.output
         say(
             f"{result.played:,} episodes played, {kept:,} kept from before; one row each in "
-            f"{result.output}. Next: ucpo report {shell(result.output.parent)} -o report"
+            f"{result.output}. Next: ucpo report {shell(reported)} -o report"
         )
         if result.paths:
             drawn = draw_paths(result.paths)
@@ -111,6 +113,9 @@ class Report:
     """Folder for report.html, report.md, tables and figures."""
     against_paper: bool = False
     """Set the paper's numbers beside them, where it has any."""
+    label: tuple[str, ...] = ()
+    """NAME=FOLDER: what to call the runs in a folder. By default runs are called by their method
+    and what differs in their settings; different settings are never averaged."""
 
     def __call__(self) -> None:
         """Read, summarise, draw, write."""
@@ -126,7 +131,22 @@ class Report:
                 self.runs,
                 self.output,
                 against_paper=self.against_paper,
+                names=_names(self.label),
                 processes=processors(),
                 drawn=lambda done, total: progress.update(bar, completed=done, total=total),
+                told=say,
             )
         say(f"open {page}; tables and figures are beside it")
+
+
+def _names(labels: tuple[str, ...]) -> dict[Path, str]:
+    named = {}
+    for text in labels:
+        name, equals, folder = text.partition("=")
+        if not (name and equals and Path(folder).exists()):
+            raise UsageError(
+                f"a label is NAME=FOLDER, with a folder that exists; got {text!r}, e.g. "
+                "--label short=runs/short long=runs/long"
+            )
+        named[Path(folder)] = name
+    return named
