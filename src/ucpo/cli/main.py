@@ -12,6 +12,7 @@ from tyro.conf import subcommand
 
 from ucpo import __version__
 from ucpo.cli.catalogue import Methods, Tasks, Zoo
+from ucpo.cli.check import Check
 from ucpo.cli.evaluation import Evaluate, Report
 from ucpo.cli.exact import Demo, MeasureGap
 from ucpo.cli.messages import say
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Resume, subcommand("resume")]
             | Annotated[Evaluate, subcommand("evaluate")]
             | Annotated[Report, subcommand("report")]
+            | Annotated[Check, subcommand("check")]
             | Annotated[Tasks, subcommand("tasks")]
             | Annotated[Methods, subcommand("methods")]
             | Annotated[Zoo, subcommand("zoo")]
