@@ -17,7 +17,7 @@ class Evaluate:
     """Play episodes with a trained policy at any budgets and report return and cost."""
 
     policy: Positional[str]
-    """Run folder, policy file, or zoo:TASK for one that comes with the package."""
+    """Run folder, policy file, zoo:TASK for one that comes with the package, or hf:user/name."""
     budgets: tuple[str, ...] = ()
     """Budgets in cost units; each holds for every cost, or hazards=5,vases=2 names them. By default
     0, 5, 15 and 25 where trained for, otherwise four across the trained range."""
@@ -52,7 +52,7 @@ class Evaluate:
 
         from ucpo.evaluation import Request, evaluate_run
         from ucpo.evaluation.episodes import held_file
-        from ucpo.policies import zoo
+        from ucpo.policies import places
         from ucpo.policies.policy import load
         from ucpo.reports import draw_paths, table
         from ucpo.storage.names import EVALUATION_FILE
@@ -60,8 +60,9 @@ class Evaluate:
         refuse_negative(self.seed)
         info = load(self.policy).info
         budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
+        kept = held_file(EVALUATION_FILE, self.hold)
         request = Request(
-            policy=zoo.locate(self.policy),
+            policy=places.locate(self.policy),
             budgets=budgets,
             episodes=self.episodes,
             seed=self.seed,
@@ -72,7 +73,7 @@ class Evaluate:
             processes=self.processes,
             save_paths=self.save_paths,
             calibrate=self.calibrate,
-            output=self.output or zoo.own_file(self.policy, held_file(EVALUATION_FILE, self.hold)),
+            output=self.output or places.own_file(self.policy, kept),
         )
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=None)
@@ -90,11 +91,11 @@ class Evaluate:
         Console().print(table(result.episodes))
         if result.moved:
             say(f"episodes of an earlier state of this policy are now in {result.moved}")
-        kept = len(result.episodes) - result.played
+        before = len(result.episodes) - result.played
         usual = result.output.name == EVALUATION_FILE
         reported = result.output.parent if usual else result.output
         say(
-            f"{result.played:,} episodes played, {kept:,} kept from before; one row each in "
+            f"{result.played:,} episodes played, {before:,} kept from before; one row each in "
             f"{result.output}. Next: ucpo report {shell(reported)} -o report"
         )
         if result.paths:

@@ -30,3 +30,23 @@ class Export:
             f"{self.output} acts as the policy to {difference:.0e} of the range of an action; "
             + describe(policy.info.cost_names, policy.info.stock_discount)
         )
+
+
+@dataclass(frozen=True)
+class Push:
+    """Share a run on the Hugging Face hub, with a card made from it (needs ucpo[hub])."""
+
+    run: Positional[str]
+    """Run folder, or zoo:TASK."""
+    name: Positional[str]
+    """The repository, user/name; made if it does not exist."""
+    private: bool = False
+    """Make it for yourself alone."""
+
+    def __call__(self) -> None:
+        """Push, say where it is."""
+        from ucpo.policies import hub, places
+
+        address = hub.push(places.locate(self.run), self.name, private=self.private)
+        name = self.name.removeprefix(hub.PREFIX)
+        say(f"pushed to {address}. Next: ucpo evaluate {hub.PREFIX}{name}")

@@ -15,7 +15,7 @@ from ucpo.cli.catalogue import Methods, Tasks, Zoo
 from ucpo.cli.check import Check
 from ucpo.cli.evaluation import Evaluate, Report
 from ucpo.cli.exact import Demo, MeasureGap
-from ucpo.cli.export import Export
+from ucpo.cli.export import Export, Push
 from ucpo.cli.messages import say
 from ucpo.cli.pictures import Illustrate, Watch
 from ucpo.cli.runs import Resume, Train
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Report, subcommand("report")]
             | Annotated[Check, subcommand("check")]
             | Annotated[Export, subcommand("export")]
+            | Annotated[Push, subcommand("push")]
             | Annotated[Tasks, subcommand("tasks")]
             | Annotated[Methods, subcommand("methods")]
             | Annotated[Zoo, subcommand("zoo")]

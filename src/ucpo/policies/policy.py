@@ -16,7 +16,7 @@ import torch
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
 from ucpo.learners.networks import Actor, Body, Critics
-from ucpo.policies import weights, zoo
+from ucpo.policies import places, weights
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 from ucpo.storage.names import POLICY_FILE
 
@@ -217,11 +217,13 @@ def check_hold(hold: int) -> None:
 
 
 def load(path: str | Path) -> Policy:
-    """Load a policy from a run folder, a policy file, or the zoo (``zoo:SafetyPointCircle1-v0``).
+    """Load a policy from a run folder, a policy file, the zoo or the hub.
+
+    The last two are written ``zoo:SafetyPointCircle1-v0`` and ``hf:user/name``.
 
     Nothing in the file is executed, and nothing is allocated that is larger than the file.
     """
-    path = zoo.locate(path)
+    path = places.locate(path)
     file = path / POLICY_FILE if path.is_dir() else path
     if not file.is_file():
         raise UsageError(

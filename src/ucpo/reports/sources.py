@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from ucpo.errors import UsageError, shell
-from ucpo.policies import zoo
+from ucpo.policies import places
 from ucpo.reports import labels
 from ucpo.stats import cost_names, per_seed
 from ucpo.storage import parquet
@@ -82,7 +82,7 @@ def read_sources(paths: Sequence[Path], names: Mapping[Path, str] | None = None)
     if not paths:
         raise UsageError("nothing to report on; give run folders or evaluation files")
     files = list(dict.fromkeys(file.resolve() for path in paths for file in _find(path)))
-    idle = list(dict.fromkeys(run for path in paths for run in _unevaluated(zoo.locate(path))))
+    idle = list(dict.fromkeys(run for path in paths for run in _unevaluated(places.locate(path))))
     frames: dict[tuple[str, ...], list[pl.DataFrame]] = {}
     trainings, calibrations = [], []
     read = _labelled([(file, _episodes(file)) for file in files], names or {})
@@ -172,7 +172,7 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _find(path: Path) -> Iterator[Path]:
     """Evaluation files at or below a path."""
-    path = zoo.locate(path)
+    path = places.locate(path)
     if path.is_file():
         yield path
         return
