@@ -1,7 +1,9 @@
 """Exported policies act as the policies do, in another runtime."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -90,3 +92,16 @@ def test_what_cannot_be_exported_is_answered(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UsageError, match=r"pip install 'ucpo\[export\]'"):
         export(policy, tmp_path / "policy.onnx")
+
+
+def test_the_snippets_of_the_guide_run(tmp_path, monkeypatch, capsys):
+    guide = Path(__file__).parents[2] / "docs" / "deploying.md"
+    monkeypatch.chdir(tmp_path)
+    export(load("zoo:SafetyPointGoal1-v0"), "policy.onnx")
+    first, second = re.findall(r"```python\n(.*?)```", guide.read_text(), re.S)
+    exec(first, {})
+    assert capsys.readouterr().out == "[9.]\n"
+    names = {}
+    exec(second, names)
+    assert names["action"].shape == (2,)
+    assert names["stock"].tolist() == [[-9.0]]

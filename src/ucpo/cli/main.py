@@ -13,6 +13,7 @@ from tyro.conf import subcommand
 from ucpo import __version__
 from ucpo.cli.catalogue import Methods, Tasks, Zoo
 from ucpo.cli.check import Check
+from ucpo.cli.completion import Completion
 from ucpo.cli.evaluation import Evaluate, Report
 from ucpo.cli.exact import Demo, MeasureGap
 from ucpo.cli.export import Export, Push
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Illustrate, subcommand("illustrate")]
             | Annotated[MeasureGap, subcommand("measure-gap")]
             | Annotated[Demo, subcommand("demo")]
+            | Annotated[Completion, subcommand("completion")]
         )
         tyro.cli(commands, args=given, prog="ucpo", description=DESCRIPTION)()
     except (UsageError, LostError, OSError) as error:
