@@ -104,6 +104,13 @@ def test_held_episodes_are_a_method_of_their_own(tmp_path):
     held = run(tmp_path, "b", hold="-hold4") / "evaluation-hold4.parquet"
     build([first, held], tmp_path / "out")
     assert table(tmp_path / "out")["method"].to_list() == ["ucp", "ucp [hold=4]"]
+    aside = pl.read_parquet(held).with_columns(return_=0.0)
+    aside.write_parquet(held.with_name("evaluation-hold4-of-ffff.parquet"))  # of an older policy
+    build([tmp_path], tmp_path / "all")
+    assert table(tmp_path / "all").equals(table(tmp_path / "out"))
+    text = (tmp_path / "all" / "report.md").read_text()
+    assert "not averaged: UCP; UCP [hold=4]." in text
+    assert "Not evaluated" not in text
 
 
 def test_runs_may_be_given_labels(tmp_path, capsys):

@@ -85,6 +85,13 @@ def name_of(label: str) -> str:
     return paper.name_of(method) + opened + rest
 
 
+def told_apart(found: Sequence[str]) -> list[str]:
+    """Labels that share their method with another one, as shown."""
+    methods = [label.partition(_OPEN)[0] for label in found]
+    shared = [one for one, m in zip(found, methods, strict=True) if methods.count(m) > 1]
+    return [name_of(label) for label in sorted(shared, key=rank)]
+
+
 def rank(label: str) -> tuple[int, str]:
     """Sorts labels by method as the paper does, then by what differs."""
     place, _ = paper.rank(label.partition(_OPEN)[0])

@@ -90,11 +90,11 @@ def _remarks(sources: Sources) -> list[str]:
             f"Not evaluated, and so not in this report: {named}. Evaluate first: "
             f"ucpo evaluate {shell(sources.unevaluated[0])}"
         )
-    split = sorted({labels.name_of(one) for one in sources.seeds["method"] if " [" in one})
+    split = labels.told_apart(sources.seeds["method"].unique().to_list())
     if split:
         said.append(
-            f"Runs with different settings are not averaged: {'; '.join(split)}. What differs in "
-            f"their {CONFIG_FILE} is part of the name."
+            f"Runs with different settings are not averaged: {'; '.join(split)}. What differs, "
+            f"by their {CONFIG_FILE} or in the evaluation, is part of the name."
         )
     if sources.unknown and len(sources.files) > 1:
         said.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from ucpo.storage.names import (
 )
 
 _NAMES = ("task", "method")
+_HELD = re.compile(r"evaluation-hold\d+\.parquet")
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,7 @@ def _find(path: Path) -> Iterator[Path]:
         return
     if not path.exists():
         raise UsageError(f"there is nothing at {path}; give a run folder or an evaluation file")
-    own = path / EVALUATION_FILE
-    found = [own] if own.is_file() else sorted(path.rglob(EVALUATION_FILE))
+    found = _evaluations(path) or [file for run in _folders(path) for file in _evaluations(run)]
     if not found:
         raise UsageError(
             f"{path} holds no {EVALUATION_FILE}; evaluate first: ucpo evaluate {shell(path)}"
@@ -189,10 +190,22 @@ def _find(path: Path) -> Iterator[Path]:
 
 def _unevaluated(path: Path) -> list[Path]:
     """Run folders at or below a path that have no evaluation."""
-    if not path.is_dir() or (path / EVALUATION_FILE).is_file():
+    if not path.is_dir() or _evaluations(path):
         return []
-    folders = {file.parent for name in (CONFIG_FILE, POLICY_FILE) for file in path.rglob(name)}
-    return sorted(folder for folder in folders if not any(folder.glob("evaluation*.parquet")))
+    runs = [file.parent for name in (CONFIG_FILE, POLICY_FILE) for file in path.rglob(name)]
+    return sorted({run for run in runs if not _evaluations(run)})
+
+
+def _folders(path: Path) -> list[Path]:
+    """Folders below a path that hold evaluations."""
+    return sorted({file.parent for file in path.rglob("evaluation*.parquet")})
+
+
+def _evaluations(folder: Path) -> list[Path]:
+    """The evaluations of a run: the usual one, then held ones; none that were moved aside."""
+    held = [f for f in folder.glob("evaluation-hold*.parquet") if _HELD.fullmatch(f.name)]
+    usual = folder / EVALUATION_FILE
+    return [*([usual] if usual.is_file() else []), *sorted(held)]
 
 
 def _episodes(file: Path) -> pl.DataFrame:
