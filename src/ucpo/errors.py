@@ -1,4 +1,13 @@
-"""The one error a user is meant to see."""
+"""The one error a user is meant to see, and what messages have in common."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+
+log = logging.getLogger("ucpo")
+_SAID: set[str] = set()
 
 
 class UsageError(ValueError):
@@ -18,6 +27,18 @@ class NotFiniteError(UsageError):
 
 class LostError(RuntimeError):
     """The process of an environment has ended, or does not answer."""
+
+
+def shell(path: str | os.PathLike[str]) -> str:
+    """A path or name as it can be pasted into a shell, quoted where it has to be."""
+    return shlex.quote(os.fspath(path))
+
+
+def say_once(text: str) -> None:
+    """Say something surprising aloud, once in a process however often it comes up."""
+    if text not in _SAID:
+        _SAID.add(text)
+        log.warning("%s", text)
 
 
 def nearest(name: str, known: list[str], otherwise: str = "") -> str:

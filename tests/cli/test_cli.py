@@ -1,3 +1,5 @@
+import shlex
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -142,3 +144,31 @@ def test_help_does_not_import_pytorch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
+def test_bash_completes_commands_and_options(capsys, elsewhere):
+    with pytest.raises(SystemExit) as stop:
+        main(["completion", "bash"])
+    assert not stop.value.code
+    (elsewhere / "complete.bash").write_text(capsys.readouterr().out)
+
+    def completed(*words):
+        given = " ".join(map(shlex.quote, words))
+        script = (
+            f"source complete.bash; COMP_WORDS=({given}); COMP_CWORD={len(words) - 1}; "
+            '_tyro_ucpo; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        return set(done.stdout.split())
+
+    assert completed("ucpo", "ev") == {"evaluate"}
+    assert "--budgets" in completed("ucpo", "evaluate", "--bu")
+
+
+def test_what_is_public_is_what_dir_shows():
+    import ucpo
+
+    assert {"UCP", "load", "train", "Controller", "__version__"} <= set(dir(ucpo))
+    assert not [name for name in dir(ucpo) if name.startswith("_") and name != "__version__"]
+    assert set(ucpo.__all__) <= set(dir(ucpo))

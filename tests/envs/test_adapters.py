@@ -1,7 +1,9 @@
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Sequence, Tuple
 
 from ucpo.envs.adapters import GymnasiumTask, to_bounds
 from ucpo.envs.registry import make_task
@@ -103,7 +105,9 @@ def test_the_six_values_of_safety_gymnasium_are_understood():
     [
         ({"action_space": Discrete(3)}, "continuous"),
         ({"action_space": Box(-np.inf, np.inf, (1,))}, "finite range"),
-        ({"observation_space": Dict(a=Box(0, 1, (1,)))}, "FlattenObservation"),
+        ({"observation_space": Sequence(Box(0, 1, (1,)))}, "what can be flattened"),
+        ({"observation_space": Box(0, 255, (8, 8, 3), np.uint8)}, "observes images.*encoder"),
+        ({"observation_space": Dict(a=Box(0, 255, (8, 8, 3), np.uint8))}, "FlattenObservation"),
         ({"info": staticmethod(lambda heat: {})}, "reports no cost"),
     ],
 )
@@ -140,5 +144,107 @@ def test_registered_environments_are_found_by_id():
 def test_an_unknown_task_is_answered_with_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'Courier-v0'"):
         make_task("Curier-v0", 1)
-    with pytest.raises(UsageError, match="`ucpo tasks` lists ours"):
+    with pytest.raises(UsageError, match=r"cannot import 'nowhere'.*`ucpo tasks` lists"):
         make_task("nowhere:Nothing-v0", 1)
+
+
+MODULE = """
+import gymnasium, numpy as np
+
+class Heater(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {"cost": 1.0}
+
+gymnasium.register("NAME-v0", Heater, max_episode_steps=5)
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """A module in the current folder, and a path without that folder, as for a console script."""
+    name = f"heaters{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE.replace("NAME", name))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    return name
+
+
+def test_a_module_in_the_current_folder_is_imported_for_the_task_it_names(own_module):
+    task = make_task(f"{own_module}:{own_module}-v0", 1)
+    assert (task.spec.name, task.spec.max_episode_steps) == (f"{own_module}:{own_module}-v0", 5)
+    unregistered = make_task(f"{own_module}:Heater", 1)
+    assert (unregistered.spec.name, unregistered.spec.observation_size) == (
+        f"{own_module}:Heater",
+        2,
+    )
+    with pytest.raises(UsageError, match=r"registered no environment 'Heeter-v0'.*register\(id="):
+        make_task(f"{own_module}:Heeter-v0", 1)
+
+
+def test_what_lies_in_the_current_folder_hides_nothing_that_is_installed(own_module, tmp_path):
+    (tmp_path / "polars.py").write_text("raise RuntimeError('imported')")
+    with pytest.raises(UsageError, match="registered no environment"):
+        make_task("polars:Nothing-v0", 1)
+
+
+def test_an_environment_that_exists_already_is_refused():
+    with pytest.raises(UsageError, match="give the class Thermostat"):
+        make_task(Thermostat(), 2)
+    with pytest.raises(UsageError, match=r"got int"):
+        make_task(3, 2)
+
+
+@pytest.mark.parametrize("cost", [np.array([2.0]), np.float32(2.0), [2.0], 2])
+def test_a_cost_may_be_an_array_of_one_number(cost):
+    task = GymnasiumTask(variant(info=staticmethod(lambda heat: {"cost": cost})), 1)
+    begin(task)
+    assert task.step(np.zeros((1, 1))).costs.tolist() == [[2.0]]
+
+
+@pytest.mark.parametrize("cost", [np.array([1.0, 2.0]), None, "much"])
+def test_a_cost_that_is_no_number_is_refused(cost):
+    task = GymnasiumTask(variant(info=staticmethod(lambda heat: {"cost": cost})), 1)
+    begin(task)
+    with pytest.raises(UsageError, match=r"the cost 'cost'.*one number a step"):
+        task.step(np.zeros((1, 1)))
+
+
+def test_an_observation_of_another_size_than_the_space_says_is_refused():
+    with pytest.raises(UsageError, match=r"shape \(2,\), but its observation_space is Box.*\(3,\)"):
+        begin(GymnasiumTask(variant(observation_space=Box(-9, 9, (3,))), 1))
+
+
+def test_nested_observations_are_flattened_with_a_word(caplog):
+    space = Dict(place=Box(-9, 9, (2,)), mode=Discrete(3), pair=Tuple([Box(0, 1, (1,))] * 2))
+    seen = {"place": np.array([5.0, 6.0]), "mode": 1, "pair": (np.array([0.3]), np.array([0.4]))}
+
+    class Nested(Thermostat):
+        observation_space = space
+
+        def reset(self, **named):
+            super().reset(**named)
+            return seen, {}
+
+        def step(self, action):
+            return seen, *super().step(action)[1:]
+
+    task = GymnasiumTask(Nested, 1)
+    assert task.spec.observation_size == 7
+    assert "flattened into a vector of 7 numbers" in caplog.text
+    assert begin(task)[0][0].tolist() == pytest.approx([5, 6, 0, 1, 0, 0.3, 0.4])
+    assert task.step(np.zeros((1, 1))).obs[0].tolist() == pytest.approx([5, 6, 0, 1, 0, 0.3, 0.4])
+
+
+def test_negative_costs_are_said_aloud_once(caplog):
+    refund = type("Refund", (Thermostat,), {"info": staticmethod(lambda heat: {"cost": -1.0})})
+    task = GymnasiumTask(refund, 2)
+    begin(task)
+    for _ in range(2):
+        task.step(np.zeros((2, 1)))
+    assert caplog.text.count("negative costs") == 1

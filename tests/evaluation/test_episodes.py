@@ -67,3 +67,18 @@ def test_impossible_requests_are_refused(policy):
         evaluate(policy, Courier(1), [3.0], 0)
     with pytest.raises(UsageError, match="does not fit"):
         evaluate(policy, make_task("Courier2-v0", 1), [3.0], 1)
+
+
+def test_held_actions_last_as_long_as_they_are_held_in_each_episode_for_itself():
+    """Stays while 3 costs are left, decided at ages 0, 4, 8, ...: then it ends."""
+    policy = UCP("TwoActions-v0", env_steps=100, num_envs=2).policy()
+    policy.act = lambda obs, stock: np.where(stock <= -3.0, 1.0, -1.0)
+    rows = evaluate(policy, TwoActions(2), [2.0, 3.0, 6.0, 7.0], 2, hold=4)
+    # Budget 2: ends at once. 3: stays for 4 steps, has -1 left, ends. 6: at age 4 there are 2
+    # left, ends. 7: at age 4 there are 3 left, stays until age 8, ends.
+    lengths = {2.0: 1, 3.0: 5, 6.0: 5, 7.0: 9}
+    assert [lengths[budget] for budget in rows["budget_cost"]] == rows["length"].to_list()
+    assert set(rows["policy"].str.slice(12)) == {"-hold4"}
+    every = evaluate(policy, TwoActions(2), [6.0], 1)
+    assert every["length"].to_list() == [5]  # -6, -5, -4, -3 stay, -2 ends
+    assert every["policy"].str.len_chars().to_list() == [12]

@@ -1,8 +1,13 @@
 """Evaluating a run folder: resumed, on several processes, with paths and calibration."""
 
+import shlex
+import sys
+
 import numpy as np
 import polars as pl
 import pytest
+from gymnasium import Env, register
+from gymnasium.spaces import Box
 from polars.testing import assert_frame_equal
 
 from ucpo import UCP, UsageError
@@ -237,3 +242,74 @@ def test_saved_critics_are_those_that_were_trained(tmp_path):
 def test_impossible_requests_are_refused(run, wrong):
     with pytest.raises(UsageError, match="must be at least 1"):
         evaluate_run(ask(run, **wrong))
+
+
+def test_held_episodes_have_files_and_fingerprints_of_their_own(run):
+    plain = evaluate_run(ask(run, episodes=2))
+    held = evaluate_run(ask(run, episodes=2, hold=4, save_paths=1, calibrate=True))
+    assert (plain.output.name, held.output.name) == (
+        "evaluation.parquet",
+        "evaluation-hold4.parquet",
+    )
+    assert (run / "paths-hold4.parquet").is_file()
+    assert not set(plain.episodes["policy"]) & set(held.episodes["policy"])
+    ages = pl.read_parquet(run / "calibration-hold4.parquet")["age"]
+    assert set(ages % 4) == {0}
+    # Even where somebody asks for the same file, they do not mix: the others are moved aside.
+    again = evaluate_run(ask(run, episodes=2, hold=2, output=plain.output))
+    assert set(pl.read_parquet(plain.output)["policy"]) == set(again.episodes["policy"])
+    assert len(pl.read_parquet(again.moved)) == len(plain.episodes)
+
+
+def test_an_output_that_cannot_be_written_is_noticed_before_anything_is_played(run, monkeypatch):
+    monkeypatch.setattr(runs_module, "share", lambda *a: pytest.fail("played"))
+    (run / "file").write_text("")
+    for place in (run, run / "file" / "rows.parquet"):
+        with pytest.raises(UsageError, match="name another file with --output"):
+            evaluate_run(ask(run, output=place))
+
+
+def test_rows_of_another_task_in_the_same_file_are_said_aloud(run, caplog):
+    evaluate_run(ask(run, episodes=2))
+    register("Courier-like-v0", Likewise)
+    evaluate_run(ask(run, episodes=2, task="Courier-like-v0"))
+    assert "several tasks now (Courier-like-v0, Courier-v0)" in caplog.text
+    assert set(pl.read_parquet(run / "evaluation.parquet")["task"]) == {
+        "Courier-like-v0",
+        "Courier-v0",
+    }
+
+
+class Likewise(Env):
+    """Another task of the same sizes and cost."""
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, True, False, {"costs": {"near_misses": 1.0}}
+
+
+def test_a_policy_file_does_not_decide_what_is_imported(run, monkeypatch):
+    policy = load(run)
+    object.__setattr__(policy.info, "task", "antigravity:My Env-v0")
+    place = run / "a folder" / "policy.safetensors"
+    place.parent.mkdir()
+    policy.save(place)
+    monkeypatch.setitem(sys.modules, "antigravity", None)
+    with pytest.raises(UsageError) as refused:
+        evaluate_run(ask(place))
+    pasted = str(refused.value).partition("own: ")[2]
+    given = ["ucpo", "evaluate", str(place), "--task", "antigravity:My Env-v0"]
+    assert shlex.split(pasted) == given
+
+
+def test_where_a_class_was_trained_on_the_remedy_is_said(run):
+    policy = load(run)
+    object.__setattr__(policy.info, "task", "MyEnv")
+    policy.save(run / "policy.safetensors")
+    with pytest.raises(UsageError, match="--task my_module:MyEnv"):
+        evaluate_run(ask(run))

@@ -134,3 +134,39 @@ def test_a_failed_save_keeps_the_earlier_policy(agent, policy_file, monkeypatch)
         agent.policy().save(policy_file)
     assert policy_file.read_bytes() == before
     assert list(policy_file.parent.glob("*.partial")) == []
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_observations_that_are_not_finite_are_refused_naming_the_entry(agent, bad):
+    with pytest.raises(UsageError, match=r"entry 1 is -?(nan|inf)"):
+        agent.controller(3.0).act(np.array([0.0, bad]))
+
+
+def test_a_held_action_is_kept_for_as_many_steps_and_a_new_episode_decides_anew(agent):
+    policy, answers = agent.policy(), iter([0.1, 0.2, 0.3, 0.4])
+    policy.act = lambda obs, stock: np.array([[next(answers)]])
+    controller = policy.controller(3.0, hold=3)
+    seen = [controller.act(np.zeros(2)).item() for _ in range(4)]
+    controller.reset()
+    seen += [controller.act(np.zeros(2)).item() for _ in range(2)]
+    # Courier's action is its speed: [-1, 1] is mapped to the bounds of the task.
+    low, high = policy.info.action_low[0], policy.info.action_high[0]
+    speeds = [low + (a + 1) / 2 * (high - low) for a in (0.1, 0.1, 0.1, 0.2, 0.3, 0.3)]
+    assert seen == pytest.approx(speeds)
+    every = policy.controller(3.0)
+    assert every.act(np.zeros(2)).item() == pytest.approx(low + 1.4 / 2 * (high - low))
+    with pytest.raises(UsageError, match="hold must be at least 1"):
+        policy.controller(3.0, hold=0)
+
+
+def test_a_held_action_is_not_changed_by_whoever_got_it(agent):
+    controller = agent.policy().controller(3.0, hold=2)
+    first = controller.act(np.zeros(2))
+    expected = first.tolist()
+    first += 5.0
+    assert controller.act(np.zeros(2)).tolist() == expected
+
+
+def test_a_policy_is_saved_under_a_path_given_as_text(agent, tmp_path):
+    agent.policy().save(str(tmp_path / "mine.safetensors"))
+    assert load(tmp_path / "mine.safetensors").info == agent.policy().info

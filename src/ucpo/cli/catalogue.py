@@ -30,7 +30,7 @@ class Tasks:
         Console().print(shown)
         say(
             "Any Gymnasium environment that reports a cost works too: "
-            "ucpo train my_package:MyEnv-v0 --budget-range 0:10"
+            "ucpo train my_package:MyEnv-v0 --budget-range 0:10 (ucpo check looks at it first)"
         )
 
 

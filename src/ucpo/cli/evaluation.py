@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from ucpo.cli.messages import refuse_negative, say
-from ucpo.errors import UsageError
+from ucpo.errors import UsageError, shell
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Evaluate:
     """Play episodes with a trained policy at any budgets and report return and cost."""
 
     policy: Positional[str]
-    """Run folder, policy file, or zoo:TASK for one that comes with the package."""
+    """Run folder, policy file, zoo:TASK for one that comes with the package, or hf:user/name."""
     budgets: tuple[str, ...] = ()
     """Budgets in cost units; each holds for every cost, or hazards=5,vases=2 names them. By default
     0, 5, 15 and 25 where trained for, otherwise four across the trained range."""
@@ -30,7 +30,11 @@ class Evaluate:
     processes: int = 1
     """Processes to share the episodes among. They come out the same on any number."""
     task: str | None = None
-    """Another task than the one trained on."""
+    """Another task than the one trained on; also to say that the module of my_package:MyEnv-v0 may
+    be imported, which a policy file alone must not decide."""
+    hold: int = 1
+    """Environment steps each action is kept for; 1 decides at every step. Written to files of their
+    own, evaluation-hold4.parquet and so on."""
     extrapolate: bool = False
     """Allow budgets outside the range trained for."""
     save_paths: int = 0
@@ -47,31 +51,29 @@ class Evaluate:
         from rich.progress import Progress
 
         from ucpo.evaluation import Request, evaluate_run
-        from ucpo.policies import zoo
+        from ucpo.evaluation.episodes import held_file
+        from ucpo.policies import places
         from ucpo.policies.policy import load
         from ucpo.reports import draw_paths, table
         from ucpo.storage.names import EVALUATION_FILE
 
         refuse_negative(self.seed)
         info = load(self.policy).info
-        if self.task is None and ":" in info.task:  # a policy must not run code
-            raise UsageError(
-                f"the policy was trained on {info.task}, which would import a Python module "
-                f"that the file names; if you trust it, say --task {info.task}"
-            )
         budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
+        kept = held_file(EVALUATION_FILE, self.hold)
         request = Request(
-            policy=zoo.locate(self.policy),
+            policy=places.locate(self.policy),
             budgets=budgets,
             episodes=self.episodes,
             seed=self.seed,
             task=self.task,
+            hold=self.hold,
             extrapolate=self.extrapolate,
             num_envs=self.num_envs,
             processes=self.processes,
             save_paths=self.save_paths,
             calibrate=self.calibrate,
-            output=self.output or zoo.own_file(self.policy, EVALUATION_FILE),
+            output=self.output or places.own_file(self.policy, kept),
         )
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("episodes", total=None)
@@ -89,10 +91,12 @@ class Evaluate:
         Console().print(table(result.episodes))
         if result.moved:
             say(f"episodes of an earlier state of this policy are now in {result.moved}")
-        kept = len(result.episodes) - result.played
+        before = len(result.episodes) - result.played
+        usual = result.output.name == EVALUATION_FILE
+        reported = result.output.parent if usual else result.output
         say(
-            f"{result.played:,} episodes played, {kept:,} kept from before; one row each in "
-            f"{result.output}. Next: ucpo report {result.output.parent} -o report"
+            f"{result.played:,} episodes played, {before:,} kept from before; one row each in "
+            f"{result.output}. Next: ucpo report {shell(reported)} -o report"
         )
         if result.paths:
             drawn = draw_paths(result.paths)
@@ -110,6 +114,9 @@ class Report:
     """Folder for report.html, report.md, tables and figures."""
     against_paper: bool = False
     """Set the paper's numbers beside them, where it has any."""
+    label: tuple[str, ...] = ()
+    """NAME=FOLDER: what to call the runs in a folder. By default runs are called by their method
+    and what differs in their settings; different settings are never averaged."""
 
     def __call__(self) -> None:
         """Read, summarise, draw, write."""
@@ -125,7 +132,22 @@ class Report:
                 self.runs,
                 self.output,
                 against_paper=self.against_paper,
+                names=_names(self.label),
                 processes=processors(),
                 drawn=lambda done, total: progress.update(bar, completed=done, total=total),
+                told=say,
             )
         say(f"open {page}; tables and figures are beside it")
+
+
+def _names(labels: tuple[str, ...]) -> dict[Path, str]:
+    named = {}
+    for text in labels:
+        name, equals, folder = text.partition("=")
+        if not (name and equals and Path(folder).exists()):
+            raise UsageError(
+                f"a label is NAME=FOLDER, with a folder that exists; got {text!r}, e.g. "
+                "--label short=runs/short long=runs/long"
+            )
+        named[Path(folder)] = name
+    return named

@@ -12,14 +12,17 @@ from tyro.conf import subcommand
 
 from ucpo import __version__
 from ucpo.cli.catalogue import Methods, Tasks, Zoo
+from ucpo.cli.check import Check
+from ucpo.cli.completion import Completion
 from ucpo.cli.evaluation import Evaluate, Report
 from ucpo.cli.exact import Demo, MeasureGap
+from ucpo.cli.export import Export, Push
 from ucpo.cli.messages import say
 from ucpo.cli.pictures import Illustrate, Watch
 from ucpo.cli.runs import Resume, Train
 from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
-from ucpo.envs.registry import family_of
+from ucpo.envs.registry import family_of, import_home
 from ucpo.errors import LostError, UsageError
 
 DESCRIPTION = """Reinforcement learning under budgets that are chosen after training.
@@ -42,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Resume, subcommand("resume")]
             | Annotated[Evaluate, subcommand("evaluate")]
             | Annotated[Report, subcommand("report")]
+            | Annotated[Check, subcommand("check")]
+            | Annotated[Export, subcommand("export")]
+            | Annotated[Push, subcommand("push")]
             | Annotated[Tasks, subcommand("tasks")]
             | Annotated[Methods, subcommand("methods")]
             | Annotated[Zoo, subcommand("zoo")]
@@ -49,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Illustrate, subcommand("illustrate")]
             | Annotated[MeasureGap, subcommand("measure-gap")]
             | Annotated[Demo, subcommand("demo")]
+            | Annotated[Completion, subcommand("completion")]
         )
         tyro.cli(commands, args=given, prog="ucpo", description=DESCRIPTION)()
     except (UsageError, LostError, OSError) as error:
@@ -76,6 +83,7 @@ def _train_defaults(given: list[str]) -> Train:
     if known.task is None and not {"-h", "--help"} & set(rest):
         raise UsageError("which task? `ucpo tasks` lists them; e.g. ucpo train Courier-v0")
     task = known.task or "Courier-v0"
+    import_home(task)  # a module may register utilities too, which options then name
     return Train(
         resolve(
             task,

@@ -25,7 +25,7 @@ class Watch:
     seed: int = 0
     """Seed of the episode."""
     output: Path = Path("episode.gif")
-    """Where the picture goes."""
+    """Where the picture goes: a .gif, or an .mp4 (needs ucpo[video])."""
     camera: Literal["overview", "track", "vision"] | None = None
     """Render with MuJoCo from this camera; by default a drawing from above, without OpenGL. The
     velocity tasks are always rendered, from the side."""

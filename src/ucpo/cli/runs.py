@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 
 from ucpo.cli.messages import say
 from ucpo.config.options import RunConfig
+from ucpo.errors import shell
 
 if TYPE_CHECKING:
     from ucpo.runs.run import Run
@@ -59,12 +60,14 @@ class Resume:
 def _finish(run: Run, folder: Path) -> None:
     """Say how a training ended; one that was told to go away ends with a code of its own."""
     made = f"{run.learner.env_steps:,} environment steps, {run.learner.updates:,} updates"
+    own = run.config.task
+    evaluate = f"ucpo evaluate {shell(folder)}" + (f" --task {shell(own)}" if ":" in own else "")
     if run.interrupted is None:
-        say(f"done; the policy is in {folder} ({made}). Next: ucpo evaluate {folder}")
+        say(f"done; the policy is in {folder} ({made}). Next: {evaluate}")
         return
     say(
-        f"stopped early; the policy so far is in {folder} ({made}). Next: ucpo evaluate {folder}, "
-        f"or go on with ucpo resume {folder}"
+        f"stopped early; the policy so far is in {folder} ({made}). Next: {evaluate}, or go on "
+        f"with ucpo resume {shell(folder)}"
     )
     if run.interrupted is signal.SIGTERM:
         sys.exit(PREEMPTED)

@@ -6,7 +6,6 @@ are recognised by what they offer, not by class, so environments of older packag
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +13,10 @@ import numpy as np
 
 from ucpo.envs.interface import Ints, Outcome, TaskSpec, VectorTask
 from ucpo.envs.processes import TIMEOUT, Elsewhere, Here, Host
-from ucpo.errors import LostError, UsageError, nearest
+from ucpo.errors import LostError, UsageError, log, nearest, say_once
 from ucpo.problem import Floats
 
 _MOST_LOSSES = 10  # of one environment's process without a whole episode in between
-
-log = logging.getLogger("ucpo")
 
 TOTAL = "cost"  # the column that holds info["cost"]
 
@@ -55,9 +52,10 @@ class GymnasiumTask(VectorTask):
         probe = make()
         self._name = name or _name_of(probe)
         low, high = _action_bounds(probe.action_space, self._name)
+        self._space = probe.observation_space
         spec = TaskSpec(
             name=self._name,
-            observation_size=_observation_size(probe.observation_space, self._name),
+            observation_size=_observation_size(self._space, self._name),
             action_low=tuple(low.tolist()),
             action_high=tuple(high.tolist()),
             cost_names=self._choose_costs(probe, low, high, costs),
@@ -99,16 +97,21 @@ class GymnasiumTask(VectorTask):
         ]
         answers = [self._answer(row) if asked else None for row, asked in enumerate(waiting)]
         lost = np.array([answer is None for answer in answers]) & self.awake
-        read = [self._missing(r) if a is None else self._read(a) for r, a in enumerate(answers)]
+        read = [self._missing(r) if a is None else self._taken(a) for r, a in enumerate(answers)]
         successors, rewards, costs, terminated, truncated = zip(*read, strict=True)
         outcome = Outcome(
-            successor=np.stack([self._flat(obs) for obs in successors]),
+            successor=np.stack(successors),
             reward=np.array(rewards, np.float64),
             costs=np.array([self._pick(named) for named in costs], np.float64),
             terminated=np.array(terminated, np.bool_),
             truncated=np.array(truncated, np.bool_),
             lost=lost if lost.any() else None,
         )
+        if (outcome.costs < 0.0).any():
+            say_once(
+                f"{self._name} reports negative costs: each gives back some of the budget, so an "
+                "episode may spend more later. If that is not meant, report max(cost, 0.0)"
+            )
         self._losses[outcome.over & self.awake & ~lost] = 0
         return outcome
 
@@ -145,7 +148,7 @@ class GymnasiumTask(VectorTask):
     def _elsewhere(self, row: int) -> Elsewhere:
         return Elsewhere(self._make, f"{self._name} {row}", self._timeout)
 
-    def _missing(self, row: int) -> tuple[Any, float, dict[str, float], bool, bool]:
+    def _missing(self, row: int) -> tuple[Floats, float, dict[str, float], bool, bool]:
         """In place of an answer that never came: finite, the end of the episode, never used."""
         return self._obs[row], 0.0, dict.fromkeys(self.spec.cost_names, 0.0), False, True
 
@@ -153,6 +156,10 @@ class GymnasiumTask(VectorTask):
         """Close every environment."""
         for host in self._hosts:
             host.close()
+
+    def _taken(self, answer: tuple[Any, ...]) -> tuple[Floats, float, dict[str, float], bool, bool]:
+        obs, reward, costs, terminated, truncated = self._read(answer)
+        return self._flat(obs), reward, costs, terminated, truncated
 
     def _read(self, answer: tuple[Any, ...]) -> tuple[Any, float, dict[str, float], bool, bool]:
         if len(answer) == 6:  # Safety-Gymnasium: the cost comes third
@@ -163,7 +170,7 @@ class GymnasiumTask(VectorTask):
         named = dict(info.get("costs") or {})
         if TOTAL in info:
             named[TOTAL] = info[TOTAL]
-        return obs, float(reward), named, bool(terminated), bool(truncated)
+        return obs, self._number(reward, "reward"), named, bool(terminated), bool(truncated)
 
     def _choose_costs(
         self, env: Any, low: Floats, high: Floats, wanted: Sequence[str] | None
@@ -186,15 +193,37 @@ class GymnasiumTask(VectorTask):
 
     def _pick(self, named: dict[str, float]) -> list[float]:
         try:
-            return [float(named[name]) for name in self.spec.cost_names]
+            return [self._number(named[name], f"cost {name!r}") for name in self.spec.cost_names]
         except KeyError as missing:
             raise UsageError(
                 f"{self._name} left out the cost {missing} in a step, though it had reported it; "
                 "every step must report every cost (0.0 when nothing was spent)"
             ) from None
 
+    def _number(self, value: Any, what: str) -> float:
+        """A number, or an array that holds just one."""
+        try:
+            array = np.empty(0) if value is None else np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.size != 1:
+            raise UsageError(
+                f"{self._name} returned the {what} {value!r}; it must be one number a step"
+            )
+        return float(array.item())
+
     def _flat(self, obs: Any) -> Floats:
-        return np.asarray(obs, np.float32).reshape(-1)
+        try:
+            flat = _flatten(self._space, obs)
+        except (KeyError, IndexError, TypeError, ValueError):
+            flat = np.empty(0, np.float32)
+        if flat.size != self.spec.observation_size:
+            raise UsageError(
+                f"{self._name} returned an observation of shape {np.shape(obs)}, but its "
+                f"observation_space is {self._space}; reset and step must both return what the "
+                "space says"
+            )
+        return flat
 
 
 def to_bounds(actions: Floats, low: Floats, high: Floats) -> Floats:
@@ -225,9 +254,41 @@ def _action_bounds(space: Any, name: str) -> tuple[Floats, Floats]:
 
 
 def _observation_size(space: Any, name: str) -> int:
-    if not hasattr(space, "low"):
+    _refuse_images(space, name)
+    if hasattr(space, "low"):
+        return int(np.prod(space.shape))
+    if not getattr(space, "is_np_flattenable", False):
         raise UsageError(
             f"{name} has the observation space {space}; UCP needs a vector of numbers "
-            "(gymnasium.spaces.Box); gymnasium.wrappers.FlattenObservation makes one of a Dict"
+            "(gymnasium.spaces.Box), or what can be flattened into one"
         )
-    return int(np.prod(space.shape))
+    from gymnasium import spaces
+
+    size = int(spaces.flatdim(space))
+    say_once(
+        f"{name} has the observation space {space}; it is flattened into a vector of {size} "
+        "numbers, in the order of gymnasium.spaces.flatten"
+    )
+    return size
+
+
+def _refuse_images(space: Any, name: str) -> None:
+    parts = getattr(space, "spaces", ())
+    for part in parts.values() if hasattr(parts, "values") else parts:
+        _refuse_images(part, name)
+    if getattr(space, "dtype", None) == np.uint8 and len(space.shape) >= 2:
+        raise UsageError(
+            f"{name} observes images (uint8 of shape {space.shape}); the networks here are for "
+            "vectors. Observe positions and speeds instead, or wrap the environment so that an "
+            "encoder of yours turns images into a vector (gymnasium.ObservationWrapper); small "
+            "pictures may be flattened with gymnasium.wrappers.FlattenObservation"
+        )
+
+
+def _flatten(space: Any, obs: Any) -> Floats:
+    """An observation as one vector."""
+    if not hasattr(space, "low"):
+        from gymnasium import spaces
+
+        obs = spaces.flatten(space, obs)
+    return np.asarray(obs, np.float32).reshape(-1)

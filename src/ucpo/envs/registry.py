@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ucpo.envs.finite_problem import FiniteProblem
@@ -98,8 +102,8 @@ def make_task(
 
     Args:
         task: Name of a task listed by ``ucpo tasks``, the id of a registered Gymnasium environment
-            (``module:id`` imports the module first), a function that makes one environment, or a
-            finite problem.
+            (``module:id`` imports the module first; ``module:name`` may also name a class or a
+            function in it), a class or function that makes one environment, or a finite problem.
         num_envs: Environments in the batch.
         costs: Names of the costs to constrain, in this order; all the task has by default.
         asynchronous: Step environments that are not our own in processes of their own; ours share
@@ -112,11 +116,23 @@ def make_task(
         from ucpo.envs.finite import FiniteTask
 
         return FiniteTask(task, num_envs, cost_names=costs, **options)
+    if hasattr(task, "step") and not isinstance(task, type):
+        kind = type(getattr(task, "unwrapped", task)).__name__
+        raise UsageError(
+            f"the task is an environment that exists already (a {kind}), but {num_envs} of them "
+            f"are needed; give the class {kind}, or a function that makes one: "
+            f"lambda: {kind}(...)"
+        )
     if callable(task):
         from ucpo.envs.adapters import GymnasiumTask
 
         return GymnasiumTask(
             task, num_envs, costs=costs, asynchronous=asynchronous, **(workers or {})
+        )
+    if not isinstance(task, str):
+        raise UsageError(
+            f"a task is a name, a class or function that makes an environment, or a finite "
+            f"problem; got {type(task).__name__}"
         )
     entry = TASKS.get(task)
     if entry is None:
@@ -149,6 +165,29 @@ def family_of(task: Task) -> str:
     return entry.family if entry else "default"
 
 
+def import_home(task: Task) -> ModuleType | None:
+    """Import the module that ``module:id`` names; None where a task names none.
+
+    The current folder is looked in last: the `ucpo` command, unlike ``python -m ucpo``, would not
+    look there at all, and what lies in it must not hide what is installed.
+    """
+    if not isinstance(task, str) or ":" not in task or task in TASKS:
+        return None
+    name = task.partition(":")[0]
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+        importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except (ImportError, ValueError) as error:
+        raise UsageError(
+            f"cannot import {name!r}, which the task {task!r} names ({error}); run the command in "
+            f"the folder that holds {name.partition('.')[0]}, or install it into this Python "
+            f"({sys.executable}). `ucpo tasks` lists the tasks that need no module"
+        ) from error
+
+
 def _gymnasium(
     task: str,
     num_envs: int,
@@ -157,22 +196,40 @@ def _gymnasium(
     workers: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> VectorTask:
-    import gymnasium
-
     from ucpo.envs.adapters import GymnasiumTask
 
-    try:
-        spec = gymnasium.spec(task)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise UsageError(
-            f"no task {task!r}; {nearest(task, list(TASKS), '`ucpo tasks` lists ours.')} A "
-            "Gymnasium environment must be registered before use, or named with its module, "
-            f"'my_package:MyEnv-v0' ({error})"
-        ) from None
-
-    def make() -> Any:  # from the specification: other processes have not registered it
-        return gymnasium.make(spec, **options)
-
     return GymnasiumTask(
-        make, num_envs, name=task, costs=costs, asynchronous=asynchronous, **workers
+        _maker(task, options),
+        num_envs,
+        name=task,
+        costs=costs,
+        asynchronous=asynchronous,
+        **workers,
     )
+
+
+def _maker(task: str, options: Mapping[str, Any]) -> Callable[[], Any]:
+    """What makes one environment of a registered id, or of a name in a module."""
+    import gymnasium
+
+    module = import_home(task)
+    name = task.rpartition(":")[2]
+    try:
+        spec = gymnasium.spec(name)
+    except gymnasium.error.Error as error:
+        if module is None:
+            raise UsageError(
+                f"no task {task!r}; {nearest(task, list(TASKS), '`ucpo tasks` lists ours.')} A "
+                "Gymnasium environment must be registered before use, or named with its module, "
+                f"'my_package:MyEnv-v0' ({error})"
+            ) from None
+        found = getattr(module, name, None)
+        if not callable(found):
+            raise UsageError(
+                f"{module.__name__} ({getattr(module, '__file__', 'built in')}) was imported, but "
+                f"registered no environment {name!r} and has no class or function of that name; "
+                f"it must call gymnasium.register(id={name!r}, entry_point=...) when imported "
+                f"({error})"
+            ) from None
+        return partial(found, **options)
+    return partial(gymnasium.make, spec, **options)  # other processes have not registered the id

@@ -35,14 +35,15 @@ class Calibration:
     is 1 minus the discount that draw enters with, so 1 where the episode ended by itself.
     """
 
-    def __init__(self, policy: Policy, critics: Critics, task: VectorTask) -> None:
+    def __init__(self, policy: Policy, critics: Critics, task: VectorTask, hold: int = 1) -> None:
         if policy.info.gammas is None:
             raise UsageError("the policy file does not say its discount; train again to calibrate")
         self._gammas = np.array(policy.info.gammas[1:])  # of each cost
         self._policy, self._critics = policy, critics
-        self._identity = Identity(policy, task.spec)
+        self._identity = Identity(policy, task.spec, hold)
         self._costs = task.spec.cost_names
-        self._every = max(1, (task.spec.max_episode_steps or 1000) // SAMPLES)
+        every = max(1, (task.spec.max_episode_steps or 1000) // SAMPLES)
+        self._every = -(-every // hold) * hold  # only where something is decided
         self._paid: list[list[Floats]] = [[] for _ in range(task.num_envs)]
         self._predictions: list[list[tuple[int, Floats]]] = [[] for _ in range(task.num_envs)]
 

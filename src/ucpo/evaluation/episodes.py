@@ -15,7 +15,7 @@ import polars as pl
 from ucpo import stock as stocks
 from ucpo.envs.interface import Step, TaskSpec, VectorTask
 from ucpo.errors import UsageError
-from ucpo.policies.policy import Policy
+from ucpo.policies.policy import Policy, check_hold
 from ucpo.problem import Floats
 from ucpo.stock import Start
 
@@ -62,6 +62,7 @@ def evaluate(
     episodes: int,
     seed: int = 0,
     *,
+    hold: int = 1,
     extrapolate: bool = False,
     done: Callable[[int], None] = lambda count: None,
 ) -> pl.DataFrame:
@@ -75,6 +76,7 @@ def evaluate(
         budgets: Each a number for every cost, or one number per cost, in cost units.
         episodes: Episodes per budget.
         seed: Episode seeds are drawn from this.
+        hold: Environment steps each action is kept for.
         extrapolate: Allow budgets outside the range trained for, with a warning.
         done: Told whenever episodes ended how many.
 
@@ -83,7 +85,7 @@ def evaluate(
     """
     jobs = make_jobs(policy, budgets, episodes, seed, extrapolate)
     rows: dict[Job, Row] = {}
-    for seen in play(policy, task, jobs, {"episodes": Totals(policy, task)}):
+    for seen in play(policy, task, jobs, {"episodes": Totals(policy, task, hold)}, hold):
         for row in seen["episodes"]:
             rows[job_of(row, task.spec.cost_names)] = row
         done(len(seen["episodes"]))
@@ -116,7 +118,11 @@ def job_of(row: Mapping[str, Any], costs: Sequence[str]) -> Job:
 
 
 def play(
-    policy: Policy, task: VectorTask, jobs: Sequence[Job], observers: Mapping[str, Observer]
+    policy: Policy,
+    task: VectorTask,
+    jobs: Sequence[Job],
+    observers: Mapping[str, Observer],
+    hold: int = 1,
 ) -> Iterator[dict[str, list[Row]]]:
     """Play every job once; yields the rows of each observer whenever episodes finished.
 
@@ -125,7 +131,10 @@ def play(
         task: A batch of environments of any size; taken over.
         jobs: Episodes to play, begun in this order.
         observers: By name; the rows of each come under the same name.
+        hold: Environment steps each action is kept for: a new one where the age of an episode is a
+            multiple of it.
     """
+    check_hold(hold)
     policy.must_fit(task.spec)
     starts = [Start(job.seed, stocks.initial(job.budgets)) for job in jobs]
     # The next start always goes to the row that ended first, so jobs are known by counting.
@@ -133,9 +142,12 @@ def play(
     working: list[Job | None] = [next(waiting) for _ in range(task.num_envs)]
     left = len(jobs)
     obs, stock = task.reset(chain(starts, repeat(starts[-1])), policy.info.stock_discount)
+    actions = np.zeros((task.num_envs, task.spec.action_size), np.float32)
     while left:
-        actions = in_blocks(policy.act, obs, stock)
         positions, ages = task.positions(), task.lengths.copy()
+        decides = ages % hold == 0
+        if decides.any():
+            actions = np.where(decides[:, None], in_blocks(policy.act, obs, stock), actions)
         step = task.step(actions)
         owners = ((i, working[row]) for i, row in enumerate(step.episodes.rows))
         finished = [(i, job) for i, job in owners if job is not None]
@@ -173,10 +185,11 @@ class Identity:
     """The columns that say whose episode a row is about.
 
     ``task``, ``method``, ``training_seed``, ``env_steps`` and ``updates`` of the training,
-    ``policy`` (a fingerprint of the weights), ``budget_NAME`` for each cost, ``episode_seed``.
+    ``policy`` (a fingerprint of the weights and of how they are used), ``budget_NAME`` for each
+    cost, ``episode_seed``.
     """
 
-    def __init__(self, policy: Policy, spec: TaskSpec) -> None:
+    def __init__(self, policy: Policy, spec: TaskSpec, hold: int = 1) -> None:
         info = policy.info
         self.costs = spec.cost_names
         self._policy: Row = {
@@ -185,7 +198,7 @@ class Identity:
             "training_seed": info.training_seed,
             "env_steps": info.env_steps,
             "updates": info.updates,
-            "policy": fingerprint(policy),
+            "policy": fingerprint(policy, hold),
         }
 
     def row(self, job: Job) -> Row:
@@ -202,8 +215,8 @@ class Totals:
     them; empty where a policy file does not say how), ``remaining_NAME`` (budget minus cost).
     """
 
-    def __init__(self, policy: Policy, task: VectorTask) -> None:
-        self._identity = Identity(policy, task.spec)
+    def __init__(self, policy: Policy, task: VectorTask, hold: int = 1) -> None:
+        self._identity = Identity(policy, task.spec, hold)
         self._costs = task.spec.cost_names
         self._gammas = policy.info.gammas
         self._sums = np.zeros((task.num_envs, 1 + len(self._costs)))  # reward, then each cost
@@ -236,14 +249,27 @@ class Totals:
         }
 
 
-def fingerprint(policy: Policy) -> str:
-    """Twelve hexadecimal digits that change whenever the policy does."""
+def fingerprint(policy: Policy, hold: int = 1) -> str:
+    """Twelve hexadecimal digits that change whenever the policy does, and ``-hold4`` if it is held.
+
+    So rows of held and of other episodes are never taken for each other.
+    """
     # What a file does not say is left out: files stay the same policies when there is more to say.
     said = {name: value for name, value in asdict(policy.info).items() if value is not None}
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name, value in sorted(policy.actor.state_dict().items()):
         digest.update(name.encode() + value.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()[:12] + _held(hold)
+
+
+def held_file(name: str, hold: int) -> str:
+    """The file of that kind for held episodes: ``evaluation-hold4.parquet``."""
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem}{_held(hold)}{dot}{ending}"
+
+
+def _held(hold: int) -> str:
+    return f"-hold{hold}" if hold > 1 else ""
 
 
 def _named(prefix: str, costs: Sequence[str], values: Sequence[Any]) -> Row:

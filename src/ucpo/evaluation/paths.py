@@ -18,8 +18,10 @@ class Paths:
     and ``x``, ``y`` (metres, before the step) where the task has places.
     """
 
-    def __init__(self, policy: Policy, task: VectorTask, jobs: Collection[Job]) -> None:
-        self._identity = Identity(policy, task.spec)
+    def __init__(
+        self, policy: Policy, task: VectorTask, jobs: Collection[Job], hold: int = 1
+    ) -> None:
+        self._identity = Identity(policy, task.spec, hold)
         self._costs = task.spec.cost_names
         self._wanted = set(jobs)
         self._steps: list[list[tuple[float, ...]]] = [[] for _ in range(task.num_envs)]

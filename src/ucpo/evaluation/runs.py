@@ -8,12 +8,13 @@ from pathlib import Path
 
 import polars as pl
 
-from ucpo.envs.registry import make_task
-from ucpo.errors import UsageError
-from ucpo.evaluation.episodes import Job, fingerprint, make_jobs
+from ucpo.envs.registry import TASKS, make_task
+from ucpo.errors import UsageError, say_once, shell
+from ucpo.evaluation.episodes import Job, fingerprint, held_file, make_jobs
 from ucpo.evaluation.store import Store
 from ucpo.evaluation.workers import Work, share
-from ucpo.policies.policy import Policy, load
+from ucpo.policies.policy import Policy, check_hold, load
+from ucpo.storage import files
 from ucpo.storage.names import EVALUATION_FILE
 
 
@@ -28,7 +29,10 @@ class Request:
     """Per budget."""
     seed: int = 0
     task: str | None = None
-    """Another task than the one trained on."""
+    """Another task than the one trained on. Needed where that is ``module:id``: a policy file may
+    come from a stranger, and must not decide what is imported."""
+    hold: int = 1
+    """Environment steps each action is kept for."""
     extrapolate: bool = False
     num_envs: int = 64
     processes: int = 1
@@ -36,7 +40,7 @@ class Request:
     """Episodes per budget to keep whole."""
     calibrate: bool = False
     output: Path | None = None
-    """Parquet file; by default evaluation.parquet in the run."""
+    """Parquet file; by default evaluation.parquet in the run, or evaluation-hold4.parquet."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,9 @@ def evaluate_run(
         done: Told whenever episodes ended how many.
     """
     policy = load(request.policy)
+    task = _task(request, policy)
     jobs = make_jobs(policy, request.budgets, request.episodes, request.seed, request.extrapolate)
-    stores = _stores(request, policy)
+    stores = _stores(request, policy, task)
     done_already = {name: store.finished() for name, store in stores.items()}
     wanted: dict[str, list[Job]] = dict.fromkeys(stores, jobs)
     if "paths" in stores:
@@ -80,10 +85,11 @@ def evaluate_run(
     begun(len(jobs) - len(to_play), len(to_play))
     work = Work(
         policy=request.policy,
-        task=request.task or policy.info.task,
+        task=task,
         num_envs=request.num_envs,
         paths=frozenset(missing.get("paths", ())),
         calibrate="calibration" in stores,
+        hold=request.hold,
     )
     try:
         for rows in share(work, to_play, request.processes):
@@ -94,6 +100,12 @@ def evaluate_run(
         for store in stores.values():
             store.flush()
     merged = {name: store.merge() for name, store in stores.items()}
+    played = merged["episodes"]["task"].unique().sort().to_list()
+    if len(played) > 1:
+        say_once(
+            f"{stores['episodes'].file} holds episodes of several tasks now ({', '.join(played)}), "
+            "each in rows of its own; --output keeps them in files of their own"
+        )
     mine = merged["episodes"].filter(pl.col("task") == work.task)
     return Result(
         episodes=_asked_for(mine, jobs, policy.info.cost_names),
@@ -114,23 +126,49 @@ def _asked_for(rows: pl.DataFrame, jobs: Sequence[Job], costs: Sequence[str]) ->
     return found.select(rows.columns)
 
 
-def _stores(request: Request, policy: Policy) -> dict[str, Store]:
+def _task(request: Request, policy: Policy) -> str:
+    """The task to play on, which must not be one that a stranger's file has us import."""
+    own = policy.info.task
+    if request.task is None and ":" in own:
+        raise UsageError(
+            f"the policy was trained on {own}, which would import a Python module that the file "
+            "names; if you trust it, as with a run of your own: "
+            f"ucpo evaluate {shell(request.policy)} --task {shell(own)}"
+        )
+    return request.task or own
+
+
+def _must_be_playable(task: str, request: Request, policy: Policy) -> None:
+    """Refuse what cannot be played before anything is written."""
+    try:
+        make_task(task, 1, policy.info.cost_names).close()
+    except UsageError as error:
+        if request.task is not None or task in TASKS:
+            raise
+        raise UsageError(
+            f"{error}. If the policy was trained on a class or function of your own, say where it "
+            f"is: ucpo evaluate {shell(request.policy)} --task my_module:{shell(task)}"
+        ) from None
+
+
+def _stores(request: Request, policy: Policy, task: str) -> dict[str, Store]:
     """A file for each kind of rows asked for."""
-    if request.processes < 1:
-        raise UsageError(f"processes must be at least 1, got {request.processes}")
-    if request.num_envs < 1:
-        raise UsageError(f"num_envs must be at least 1, got {request.num_envs}")
+    for name in ("processes", "num_envs"):
+        if getattr(request, name) < 1:
+            raise UsageError(f"{name} must be at least 1, got {getattr(request, name)}")
+    check_hold(request.hold)
     folder = request.policy if request.policy.is_dir() else request.policy.parent
     output = request.output
     asked = {"paths": request.save_paths > 0, "calibration": request.calibrate}
-    files = {"episodes": output or folder / EVALUATION_FILE}
+    places = {"episodes": output or folder / held_file(EVALUATION_FILE, request.hold)}
     for kind in (kind for kind in asked if asked[kind]):
         beside = output.with_suffix(f".{kind}.parquet") if output else None
-        files[kind] = beside or folder / f"{kind}.parquet"
-    task, costs = request.task or policy.info.task, policy.info.cost_names
-    make_task(task, 1, costs).close()  # refuses what cannot be played before anything is written
+        places[kind] = beside or folder / held_file(f"{kind}.parquet", request.hold)
+    _must_be_playable(task, request, policy)
+    for place in places.values():
+        files.must_be_writable(place, "name another file with --output")
     keys = {"calibration": ("cost", "age")}
-    mark = fingerprint(policy)
+    mark, costs = fingerprint(policy, request.hold), policy.info.cost_names
     return {
-        kind: Store(file, mark, task, costs, keys.get(kind, ())) for kind, file in files.items()
+        kind: Store(file, mark, task, costs, keys.get(kind, ())) for kind, file in places.items()
     }

@@ -30,6 +30,8 @@ class Work:
     """Episodes to keep whole."""
     calibrate: bool = False
     """Ask the critics as well."""
+    hold: int = 1
+    """Environment steps each action is kept for."""
 
 
 def share(work: Work, jobs: Sequence[Job], processes: int) -> Iterator[dict[str, list[Row]]]:
@@ -89,15 +91,15 @@ def _play(
     options: dict[str, Any] = {"threads": threads} if own and threads else {}
     count = min(work.num_envs, len(jobs))
     task = make_task(work.task, count, policy.info.cost_names, **options)
-    observers: dict[str, Observer] = {"episodes": Totals(policy, task)}
+    observers: dict[str, Observer] = {"episodes": Totals(policy, task, work.hold)}
     if work.paths:
         from ucpo.evaluation.paths import Paths
 
-        observers["paths"] = Paths(policy, task, work.paths)
+        observers["paths"] = Paths(policy, task, work.paths, work.hold)
     if work.calibrate:
         observers["calibration"] = _calibration(work, policy, task)
     try:
-        yield from play(policy, task, jobs, observers)
+        yield from play(policy, task, jobs, observers, work.hold)
     finally:
         task.close()
 
@@ -108,7 +110,8 @@ def _calibration(work: Work, policy: Policy, task: Any) -> Observer:
     from ucpo.storage.names import CRITICS_FILE
 
     folder = work.policy if work.policy.is_dir() else work.policy.parent
-    return Calibration(policy, load_critics(folder / CRITICS_FILE, policy.info), task)
+    critics = load_critics(folder / CRITICS_FILE, policy.info)
+    return Calibration(policy, critics, task, work.hold)
 
 
 def _check_alive(team: Sequence[Any]) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ucpo.envs.interface import Arrays
-from ucpo.learners.networks import Actor, Critics
+from ucpo.learners.networks import Actor, Body, Critics
 from ucpo.problem import Floats
 from ucpo.storage import states
 
@@ -19,11 +20,43 @@ _SMALLEST = 1e-2  # spread; an entry that hardly changed so far must not be blow
 Network = TypeVar("Network", Actor, Critics)
 
 
+class Scaled(Body):
+    """A body that first puts observations into units of their spread.
+
+    Not folded into the first layer: where the mean is many spreads away from 0 that makes weights
+    and biases so large that in float32 a batch and a single row differ by 1e-4.
+
+    Args:
+        body: What sees the result; its layers are used, not copied.
+        shift: Subtracted from observations, (obs,).
+        scale: Then they are divided by this, (obs,).
+    """
+
+    def __init__(self, body: Body, shift: Tensor, scale: Tensor) -> None:
+        nn.Module.__init__(self)
+        self.members, self.stock_size, self.stock_scale = (
+            body.members,
+            body.stock_size,
+            body.stock_scale,
+        )
+        self.embedding, self.layers = body.embedding, body.layers
+        self.shift: Tensor
+        self.scale: Tensor
+        self.register_buffer("shift", shift.clone())
+        self.register_buffer("scale", scale.clone())
+
+    def forward(self, inputs: Sequence[Tensor], stock: Tensor) -> Tensor:
+        """As `Body.forward`, observations first among the parts."""
+        obs, *rest = inputs
+        return super().forward([(obs - self.shift) / self.scale, *rest], stock)
+
+
 class Normaliser:
     """Subtracts the mean of all observations so far and divides by their standard deviation.
 
     The networks of a training see nothing else. What leaves the training is `plain`: the same
-    functions of observations as they are, so that nobody who uses a policy needs to know.
+    functions of observations as they are, bit for bit, so that nobody who uses a policy needs to
+    know.
 
     Args:
         size: Length of an observation.
@@ -56,14 +89,11 @@ class Normaliser:
 
     @torch.no_grad()
     def plain(self, network: Network) -> Network:
-        """The same network for observations as they are: its first layer takes over the rest."""
+        """The same network for observations as they are."""
         if not self.active:
             return network
         copy = deepcopy(network)
-        weight, bias = copy.body.layers.stack()[0]  # (members, in, out), (members, out)
-        seen = weight[:, : len(self._mean)]  # observations come first
-        seen /= self._scale[:, None]
-        bias -= self._shift @ seen
+        copy.body = Scaled(copy.body, self._shift, self._scale)
         return copy
 
     def state(self) -> Arrays:

@@ -52,5 +52,5 @@ def load_critics(path: Path, info: PolicyInfo) -> Critics:
             generator=torch.Generator(),
         )
         critics = Critics(body)
-        stored.fill(critics)
+        stored.fill(critics, info.observation_size)
     return critics.requires_grad_(False)

@@ -16,7 +16,7 @@ import torch
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
 from ucpo.learners.networks import Actor, Body, Critics
-from ucpo.policies import weights, zoo
+from ucpo.policies import places, weights
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 from ucpo.storage.names import POLICY_FILE
 
@@ -191,24 +191,39 @@ class Policy:
             )
 
     def controller(
-        self, budget: float | Sequence[float], *, extrapolate: bool = False
+        self, budget: float | Sequence[float], *, hold: int = 1, extrapolate: bool = False
     ) -> Controller:
-        """Act under a budget (cost units; one number, or one per cost), step by step."""
+        """Act under a budget (cost units; one number, or one per cost), step by step.
+
+        Args:
+            budget: What an episode may cost.
+            hold: Steps each action is kept for; 1 decides at every step. ``info.hold`` says what
+                the policy was trained with (None: 1).
+            extrapolate: Allow a budget outside the range trained for, with a warning.
+        """
         from ucpo.policies.controller import Controller
 
-        return Controller(self, self.budgets(budget, extrapolate))
+        return Controller(self, self.budgets(budget, extrapolate), hold)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write one self-contained file; an earlier one survives until the new one is whole."""
-        weights.write(self.actor, dataclasses.asdict(self.info), path)
+        weights.write(self.actor, dataclasses.asdict(self.info), Path(path))
+
+
+def check_hold(hold: int) -> None:
+    """Refuse to keep actions for less than a step."""
+    if hold < 1:
+        raise UsageError(f"hold must be at least 1 step, got {hold}")
 
 
 def load(path: str | Path) -> Policy:
-    """Load a policy from a run folder, a policy file, or the zoo (``zoo:SafetyPointCircle1-v0``).
+    """Load a policy from a run folder, a policy file, the zoo or the hub.
+
+    The last two are written ``zoo:SafetyPointCircle1-v0`` and ``hf:user/name``.
 
     Nothing in the file is executed, and nothing is allocated that is larger than the file.
     """
-    path = zoo.locate(path)
+    path = places.locate(path)
     file = path / POLICY_FILE if path.is_dir() else path
     if not file.is_file():
         raise UsageError(
@@ -224,7 +239,7 @@ def load(path: str | Path) -> Policy:
         stored.must_hold(info.weights())
         shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
         actor = make_actor(info, *shape, torch.Generator())
-        stored.fill(actor)
+        stored.fill(actor, info.observation_size)
     return Policy(actor.requires_grad_(False), info)
 
 

@@ -14,10 +14,13 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ucpo.errors import UsageError
+from ucpo.learners.networks import Actor, Critics
+from ucpo.learners.normaliser import Scaled
 from ucpo.storage import files
 
 FORMAT = 1
 _KEY = "ucpo"
+_SCALE = "body.scale"
 
 
 def write(module: nn.Module, about: dict[str, Any], path: Path) -> None:
@@ -44,8 +47,14 @@ class Stored:
         if 4 * count > self.file.stat().st_size:
             raise ValueError(f"it is too short for the {count} weights it announces")
 
-    def fill(self, module: nn.Module) -> None:
-        """Take the weights over, if they fit and are numbers."""
+    def fill(self, module: Actor | Critics, observation_size: int) -> None:
+        """Take the weights over, if they fit and are numbers, and the observations' scale.
+
+        Files of trainings that did not normalise, and older ones, have no scale.
+        """
+        if _SCALE in self._tensors.keys():  # noqa: SIM118 - no dictionary
+            one = torch.ones(observation_size)
+            module.body = Scaled(module.body, torch.zeros_like(one), one)
         expected = module.state_dict()
         if set(self._tensors.keys()) != set(expected):
             raise ValueError("its weights have other names")
@@ -56,6 +65,8 @@ class Stored:
             weight.copy_(self._tensors.get_tensor(name))
             if not torch.isfinite(weight).all():
                 raise ValueError(f"{name} holds what is no number")
+            if name == _SCALE and not (weight > 0.0).all():
+                raise ValueError(f"{name} holds what is no scale")
 
 
 @contextmanager

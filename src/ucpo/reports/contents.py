@@ -11,7 +11,7 @@ import polars as pl
 
 from ucpo.envs.registry import family_of
 from ucpo.errors import UsageError
-from ucpo.reports import paper
+from ucpo.reports import labels, paper
 from ucpo.reports.sheets import GAP, Sheet, interval, number
 from ucpo.reports.sources import Sources
 from ucpo.stats import (
@@ -68,7 +68,7 @@ def comparison(summary: pl.DataFrame, against_paper: bool) -> Sheet:
                 data.append(_paper_row(method, task, entry))
         names = {"budget": "budget", "return": "return", "cost": _priced(cost)}
         lines += [(task, names[kind], *cells[kind]) for kind in names]
-    header = ("task", "what", *map(paper.name_of, ours), *(f"{name} (paper)" for name in theirs))
+    header = ("task", "what", *map(labels.name_of, ours), *(f"{name} (paper)" for name in theirs))
     note = (
         "At the budget with the best return whose expected cost is below 25 with 95 % confidence "
         "over seeds (the paper's rule; navigation tasks: always 25; tasks the paper does not have: "
@@ -88,7 +88,7 @@ def budgets(summary: pl.DataFrame, against_paper: bool) -> Sheet:
         entry = _match(row, against_paper)
         compared = _differences(row, entry)
         data.append({**row, **compared})
-        line = [row["task"], paper.name_of(row["method"]), row["setting"], row["cost_name"]]
+        line = [row["task"], labels.name_of(row["method"]), row["setting"], row["cost_name"]]
         line += [interval(row[kind], row[f"{kind}_half"]) for kind in ("return", "cost")]
         if against_paper:
             for kind in ("return", "cost"):
@@ -124,7 +124,7 @@ def tails(summary: pl.DataFrame, against_paper: bool) -> Sheet:
         frequency = entry.frequency_of_excess if entry else math.nan
         given = entry.cost_given_excess if entry else math.nan
         data.append({**row, "paper_exceeded": frequency, "paper_cost_if_exceeded": given})
-        line = [row["task"], paper.name_of(row["method"]), row["setting"], row["cost_name"]]
+        line = [row["task"], labels.name_of(row["method"]), row["setting"], row["cost_name"]]
         line += [f"{row['exceeded']:.3f}", number(row["cost_if_exceeded"])]
         line.append(interval(row["excess"], row["excess_half"]))
         if against_paper:
@@ -170,7 +170,7 @@ def aggregates(seeds: pl.DataFrame, against_paper: bool) -> list[Sheet]:
             values = np.concatenate(strata)
             row |= {kind: interquartile_mean(values), f"{kind}_low": low, f"{kind}_high": high}
         data.append(row)
-        line = [paper.name_of(str(method)), str(setting), str(row["tasks"]), str(row["runs"])]
+        line = [labels.name_of(str(method)), str(setting), str(row["tasks"]), str(row["runs"])]
         line.append(_bounds(row, "spent"))
         lines.append((*line, *([_bounds(row, "scaled")] if scale else [])))
     header = ["method", "budget", "tasks", "runs", "cost / budget"]
@@ -206,7 +206,7 @@ def _improvement(scored: pl.DataFrame) -> Sheet:
                     row[kind] = probability_of_improvement(*scores)
                 row["tasks"] = len(shared)
                 data.append(row)
-                names = (paper.name_of(one), paper.name_of(other), str(setting))
+                names = (labels.name_of(one), labels.name_of(other), str(setting))
                 chances = [f"{row[kind]:.2f}" for kind in ("return", "cost")]
                 lines.append((*names, *chances, str(len(shared))))
     header = ("method", "against", "budget", "P(higher return)", "P(lower cost)", "tasks")
@@ -225,7 +225,7 @@ def calibration(rows: pl.DataFrame) -> Sheet:
     lines = [
         (
             row["task"],
-            paper.name_of(row["method"]),
+            labels.name_of(row["method"]),
             row["cost_name"],
             number(row["predicted"]),
             number(row["happened"]),
@@ -265,7 +265,7 @@ def runs(seeds: pl.DataFrame) -> Sheet:
     lines = [
         (
             row["task"],
-            paper.name_of(row["method"]),
+            labels.name_of(row["method"]),
             str(row["training_seed"]),
             row["budgets"],
             *(number(row[name]) for name in ("episodes", "env_steps", "updates")),
@@ -310,7 +310,7 @@ def _match(row: dict[str, Any], wanted: bool, *, tail: bool = False) -> paper.Pu
     """What the paper says of the same method, task and budget."""
     if not wanted or row["cost_name"] != paper.COST or (tail and row["budget"] != 25.0):
         return None
-    return _published(paper.name_of(row["method"]), row["task"], row["budget"], tail=tail)
+    return _published(labels.published(row["method"]), row["task"], row["budget"], tail=tail)
 
 
 def _paper_row(method: str, task: str, entry: paper.Published) -> dict[str, Any]:

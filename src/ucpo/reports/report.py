@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from ucpo.errors import UsageError
+from ucpo.errors import UsageError, shell
+from ucpo.reports import labels
 from ucpo.reports import sheets as writing
 from ucpo.reports.charts import Figure
 from ucpo.reports.contents import sheets
@@ -17,6 +18,7 @@ from ucpo.reports.sheets import Sheet, markdown
 from ucpo.reports.sources import Sources, read_sources
 from ucpo.reports.views import figures
 from ucpo.stats import over_seeds
+from ucpo.storage.names import CONFIG_FILE
 
 TITLE = "Return and cost under budgets"
 
@@ -26,8 +28,10 @@ def build(
     output: Path,
     *,
     against_paper: bool = False,
+    names: Mapping[Path, str] | None = None,
     processes: int = 1,
     drawn: Callable[[int, int], None] = lambda done, of: None,
+    told: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """Write ``report.md``, ``report.html``, ``tables/`` and ``figures/``; returns the page.
 
@@ -35,12 +39,16 @@ def build(
         paths: Run folders, folders of run folders, evaluation files.
         output: Folder to write to; files of an earlier report there are replaced.
         against_paper: Set the paper's numbers beside ours.
+        names: What to call the runs below a folder instead of by their method.
         processes: How many may draw at once.
         drawn: Told after each figure how many are drawn, and of how many.
+        told: Told what a reader of the report must know of what is not in it.
     """
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file; a report needs a folder")
-    sources = read_sources(paths)
+    sources = read_sources(paths, names)
+    for text in _remarks(sources):
+        told(text)
     summary = over_seeds(sources.seeds)
     tables = sheets(sources, summary, against_paper)
     views = figures(sources, summary, tables[0].data, against_paper)
@@ -69,7 +77,33 @@ def _summary(sources: Sources) -> str:
         f"{_count(seeds['task'].n_unique(), 'task')}"
         f"{trained}; {episodes:,} episodes. A training seed is one sample: intervals are 95 % "
         "Student-t intervals over seeds. Where there is no run, there is no number."
+        + "".join(f" {text}" for text in _remarks(sources))
     )
+
+
+def _remarks(sources: Sources) -> list[str]:
+    """What is missing, and what could not be known."""
+    said = []
+    if sources.unevaluated:
+        named = ", ".join(map(str, sources.unevaluated))
+        said.append(
+            f"Not evaluated, and so not in this report: {named}. Evaluate first: "
+            f"ucpo evaluate {shell(sources.unevaluated[0])}"
+        )
+    split = labels.told_apart(sources.seeds["method"].unique().to_list())
+    if split:
+        said.append(
+            f"Runs with different settings are not averaged: {'; '.join(split)}. What differs, "
+            f"by their {CONFIG_FILE} or in the evaluation, is part of the name."
+        )
+    if sources.unknown and len(sources.files) > 1:
+        said.append(
+            f"No {CONFIG_FILE} beside {_count(len(sources.unknown), 'evaluation')}, which are "
+            "taken to have the settings of others of the same method: "
+            + ", ".join(map(str, sources.unknown))
+            + "."
+        )
+    return said
 
 
 def _count(number: int, noun: str) -> str:

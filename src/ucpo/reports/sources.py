@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from ucpo.errors import UsageError
-from ucpo.policies import zoo
-from ucpo.reports import paper
+from ucpo.errors import UsageError, shell
+from ucpo.policies import places
+from ucpo.reports import labels
 from ucpo.stats import cost_names, per_seed
 from ucpo.storage import parquet
-from ucpo.storage.names import CALIBRATION_FILE, EVALUATION_FILE, METRICS_FILE
+from ucpo.storage.names import (
+    CALIBRATION_FILE,
+    CONFIG_FILE,
+    EVALUATION_FILE,
+    METRICS_FILE,
+    POLICY_FILE,
+)
 
 _NAMES = ("task", "method")
+_HELD = re.compile(r"evaluation-hold\d+\.parquet")
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,7 @@ class Training:
 
     task: str
     method: str
+    """Its label, as in all frames: see `ucpo.reports.labels`."""
     seed: int
     metrics: pl.DataFrame
 
@@ -39,69 +49,163 @@ class Sources:
     trainings: tuple[Training, ...] = ()
     calibration: pl.DataFrame = field(default_factory=pl.DataFrame)
     files: tuple[Path, ...] = ()
+    unevaluated: tuple[Path, ...] = ()
+    """Runs that were found but have no evaluation, and so no number."""
+    unknown: tuple[Path, ...] = ()
+    """Files with nothing beside them that says how the policy was trained."""
 
 
-def read_sources(paths: Sequence[Path]) -> Sources:
-    """Read evaluation files, run folders, and folders that contain run folders."""
+@dataclass(frozen=True)
+class _Read:
+    """One evaluation file and what is beside it."""
+
+    file: Path
+    episodes: pl.DataFrame
+    costs: tuple[str, ...]
+    settings: labels.Settings | None
+    names: Mapping[tuple[str, str], str]  # (task, method) to label
+
+    def labelled(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Its rows with labels in place of methods."""
+        label = pl.lit(None, pl.String)
+        for (task, method), name in self.names.items():
+            mine = (pl.col("task") == task) & (pl.col("method") == method)
+            label = pl.when(mine).then(pl.lit(name)).otherwise(label)
+        return frame.with_columns(method=label.cast(frame.schema["method"]))
+
+
+def read_sources(paths: Sequence[Path], names: Mapping[Path, str] | None = None) -> Sources:
+    """Read evaluation files, run folders, and folders that contain run folders.
+
+    Args:
+        paths: Where they are.
+        names: What to call the runs below a folder instead of by their method.
+    """
     if not paths:
         raise UsageError("nothing to report on; give run folders or evaluation files")
     files = list(dict.fromkeys(file.resolve() for path in paths for file in _find(path)))
+    idle = list(dict.fromkeys(run for path in paths for run in _unevaluated(places.locate(path))))
     frames: dict[tuple[str, ...], list[pl.DataFrame]] = {}
-    costs_of: dict[str, tuple[tuple[str, ...], Path]] = {}
-    owners: dict[tuple[object, ...], Path] = {}
     trainings, calibrations = [], []
-    for file in files:
-        frame = _episodes(file)
-        costs = tuple(cost_names(frame))
-        settings = [*_NAMES, "training_seed", *(f"budget_{name}" for name in costs)]
-        for key in frame.select(settings).unique().rows():
-            _check_costs(str(key[0]), costs, file, costs_of)
-            if key in owners:
-                raise UsageError(
-                    f"{owners[key]} and {file} both hold {key[1]} on {key[0]} with training seed "
-                    f"{key[2]} at budget {', '.join(f'{b:g}' for b in key[3:])}; they would count "
-                    "as one run: leave one of them out"
-                )
-            owners[key] = file
-        frames.setdefault(costs, []).append(frame)
-        if file.name == EVALUATION_FILE:
-            trainings += _training(file.parent, frame)
-            calibrations += _calibration(file.parent)
+    read = _labelled([(file, _episodes(file)) for file in files], names or {})
+    _refuse_doubles(read)
+    for one in read:
+        frames.setdefault(one.costs, []).append(one.episodes)
+        if one.file.name == EVALUATION_FILE:
+            trainings += _training(one)
+            calibrations += [one.labelled(frame) for frame in _calibration(one.file.parent)]
     episodes = tuple(pl.concat(group, how="diagonal_relaxed") for group in frames.values())
     seeds = pl.concat(per_seed(frame, costs) for costs, frame in zip(frames, episodes, strict=True))
-    seeds = _in_order(seeds)
     calibration = pl.concat(calibrations) if calibrations else pl.DataFrame()
     return Sources(
         episodes,
-        seeds,
-        tuple(sorted(trainings, key=lambda one: (one.task, paper.rank(one.method), one.seed))),
+        _in_order(seeds),
+        tuple(sorted(trainings, key=lambda one: (one.task, labels.rank(one.method), one.seed))),
         _in_order(calibration),
         tuple(files),
+        tuple(idle),
+        tuple(one.file for one in read if one.settings is None),
     )
 
 
+def _labelled(found: Sequence[tuple[Path, pl.DataFrame]], names: Mapping[Path, str]) -> list[_Read]:
+    """Every file with labels instead of methods; which ones depends on all of them together."""
+    subjects: list[labels.Subject] = []
+    owners: list[tuple[int, tuple[str, str]]] = []
+    settings = [labels.read_settings(file.parent) for file, _ in found]
+    for i, (file, frame) in enumerate(found):
+        budgets = [f"budget_{name}" for name in cost_names(frame)]
+        called = [name for place, name in names.items() if file.is_relative_to(place.resolve())]
+        for (task, method), rows in frame.group_by(["task", "method"], maintain_order=True):
+            subjects.append(
+                labels.Subject(
+                    str(task),
+                    str(method),
+                    settings[i],
+                    _how(rows),
+                    called[-1] if called else "",
+                    frozenset(rows.select(budgets).unique().rows()),
+                )
+            )
+            owners.append((i, (str(task), str(method))))
+    given: list[dict[tuple[str, str], str]] = [{} for _ in found]
+    for (i, key), label in zip(owners, labels.labels(subjects), strict=True):
+        given[i][key] = label
+    read = []
+    for (file, frame), table, mine in zip(found, settings, given, strict=True):
+        one = _Read(file, frame, tuple(cost_names(frame)), table, mine)
+        read.append(_Read(file, one.labelled(frame), one.costs, table, mine))
+    return read
+
+
+def _how(rows: pl.DataFrame) -> str:
+    """What the fingerprints of an evaluation say of how the policy was used."""
+    if "policy" not in rows.columns:
+        return ""
+    hold = str(rows["policy"][0]).partition("-hold")[2]
+    return f"hold={hold}" if hold.isdigit() else ""
+
+
+def _refuse_doubles(read: Sequence[_Read]) -> None:
+    """Two files about the same run would count as one; different costs fit no table."""
+    costs_of: dict[str, tuple[tuple[str, ...], Path]] = {}
+    owners: dict[tuple[object, ...], Path] = {}
+    for one in read:
+        keys = [*_NAMES, "training_seed", *(f"budget_{name}" for name in one.costs)]
+        for key in one.episodes.select(keys).unique().rows():
+            _check_costs(str(key[0]), one.costs, one.file, costs_of)
+            if key in owners:
+                raise UsageError(
+                    f"{owners[key]} and {one.file} both hold {key[1]} on {key[0]} with training "
+                    f"seed {key[2]} at budget {', '.join(f'{b:g}' for b in key[3:])}; they would "
+                    "count as one run: leave one of them out, or give them different labels"
+                )
+            owners[key] = one.file
+
+
 def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """By task, methods in the order of the paper; otherwise as before."""
+    """By task, methods in the order of the paper, labels of one method together."""
     if frame.is_empty():
         return frame
-    methods = sorted(frame["method"].unique(), key=paper.rank)
+    methods = sorted(frame["method"].unique(), key=labels.rank)
     place = pl.col("method").replace_strict(methods, range(len(methods)), return_dtype=pl.Int64)
     return frame.sort("task", place, maintain_order=True)
 
 
 def _find(path: Path) -> Iterator[Path]:
     """Evaluation files at or below a path."""
-    path = zoo.locate(path)
+    path = places.locate(path)
     if path.is_file():
         yield path
         return
     if not path.exists():
         raise UsageError(f"there is nothing at {path}; give a run folder or an evaluation file")
-    own = path / EVALUATION_FILE
-    found = [own] if own.is_file() else sorted(path.rglob(EVALUATION_FILE))
+    found = _evaluations(path) or [file for run in _folders(path) for file in _evaluations(run)]
     if not found:
-        raise UsageError(f"{path} holds no {EVALUATION_FILE}; evaluate first: ucpo evaluate {path}")
+        raise UsageError(
+            f"{path} holds no {EVALUATION_FILE}; evaluate first: ucpo evaluate {shell(path)}"
+        )
     yield from found
+
+
+def _unevaluated(path: Path) -> list[Path]:
+    """Run folders at or below a path that have no evaluation."""
+    if not path.is_dir() or _evaluations(path):
+        return []
+    runs = [file.parent for name in (CONFIG_FILE, POLICY_FILE) for file in path.rglob(name)]
+    return sorted({run for run in runs if not _evaluations(run)})
+
+
+def _folders(path: Path) -> list[Path]:
+    """Folders below a path that hold evaluations."""
+    return sorted({file.parent for file in path.rglob("evaluation*.parquet")})
+
+
+def _evaluations(folder: Path) -> list[Path]:
+    """The evaluations of a run: the usual one, then held ones; none that were moved aside."""
+    held = [f for f in folder.glob("evaluation-hold*.parquet") if _HELD.fullmatch(f.name)]
+    usual = folder / EVALUATION_FILE
+    return [*([usual] if usual.is_file() else []), *sorted(held)]
 
 
 def _episodes(file: Path) -> pl.DataFrame:
@@ -116,7 +220,7 @@ def _episodes(file: Path) -> pl.DataFrame:
             "`ucpo evaluate` writes)"
         )
     numbers = ["return", *(f"{kind}_{name}" for kind in ("cost", "budget") for name in costs)]
-    extra = [name for name in ("env_steps", "updates") if name in columns]
+    extra = [name for name in ("env_steps", "updates", "policy") if name in columns]
     frame = parquet.read(file, [*_NAMES, "training_seed", *extra, *numbers])
     if frame.is_empty():
         raise UsageError(f"{file} has no rows; evaluate first")
@@ -143,15 +247,19 @@ def _check_costs(
         )
 
 
-def _training(folder: Path, episodes: pl.DataFrame) -> list[Training]:
-    file = folder / METRICS_FILE
+def _training(one: _Read) -> list[Training]:
+    file = one.file.parent / METRICS_FILE
     if not file.is_file() or not file.stat().st_size:
         return []
     try:
         metrics = pl.read_csv(file, infer_schema_length=None).cast(pl.Float64)
     except pl.exceptions.PolarsError as error:
         raise UsageError(f"{file} cannot be read as metrics of a run ({error})") from None
-    task, method, seed = episodes.select(*_NAMES, "training_seed").row(0)
+    # An evaluation may hold episodes of other tasks beside the one trained on.
+    trained: Any = (one.settings or {}).get("task")
+    mine = one.episodes.filter(pl.col("task") == trained) if trained else one.episodes.head(0)
+    rows = one.episodes if mine.is_empty() else mine
+    task, method, seed = rows.select(*_NAMES, "training_seed").row(0)
     return [Training(str(task), str(method), int(seed), metrics)]
 
 

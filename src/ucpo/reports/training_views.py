@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ucpo.problem import Floats
-from ucpo.reports import paper
+from ucpo.reports import labels
 from ucpo.reports.charts import Chart, Figure, Rule, Series, safe
 from ucpo.reports.sources import Training
 from ucpo.stats import coverage, pit_histogram
@@ -30,7 +30,7 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
     for (method, prices), runs in groups.items():
         bands = {names.parts(name)[2] for name in prices}
         only = f", budget {bands.pop()}" if len(bands) == 1 else ""
-        label, colour = paper.name_of(method) + only, painted.get(method, "#333333")
+        label, colour = labels.name_of(method) + only, painted.get(method, "#333333")
         returns += _curves(runs, "return", label, colour)
         for column in cost_columns:
             suffix = f" ({names.parts(column)[1]})" if len(cost_columns) > 1 else ""
@@ -122,7 +122,7 @@ def calibration(rows: pl.DataFrame, painted: dict[str, str]) -> Iterator[Figure]
         curves, bars = [], []
         for (method,), mine in group.group_by(["method"], maintain_order=True):
             low, high = mine["pit_low"].to_numpy(), mine["pit_high"].to_numpy()
-            label, colour = paper.name_of(str(method)), painted.get(str(method), "#333333")
+            label, colour = labels.name_of(str(method)), painted.get(str(method), "#333333")
             note = f"{mine['training_seed'].n_unique()} seed(s), {len(mine):,} predictions"
             covered = tuple(coverage(low, high, levels).tolist())
             notes = (note,) * len(levels)

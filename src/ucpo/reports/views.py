@@ -10,7 +10,7 @@ import polars as pl
 
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
-from ucpo.reports import paper
+from ucpo.reports import labels, paper
 from ucpo.reports.charts import PAPER_GREY, Chart, Figure, Rule, Series, colours, safe
 from ucpo.reports.sources import Sources
 from ucpo.reports.training_views import calibration, learning
@@ -88,7 +88,7 @@ def _frontier(subject: Subject) -> Figure:
             several = rows["budget"].n_unique() < len(rows)
             series.append(
                 Series(
-                    label=paper.name_of(method),
+                    label=labels.name_of(method),
                     x=tuple(rows["budget"]),
                     y=tuple(rows[kind]),
                     half=tuple(rows[f"{kind}_half"]),
@@ -99,8 +99,12 @@ def _frontier(subject: Subject) -> Figure:
                 )
             )
         if subject.against_paper:
+            firsts = {labels.published(m): m for m in reversed(subject.methods)}
             series += [
-                published for m in subject.methods for published in _published(subject, m, kind)
+                published
+                for m in subject.methods
+                if m in firsts.values()
+                for published in _published(subject, m, kind)
             ]
         rules = (Rule("diagonal", 0.0, "the budget itself"),) if kind == "cost" else ()
         title = _title(subject, kind)
@@ -120,12 +124,17 @@ def _published(subject: Subject, method: str, kind: str) -> Iterator[Series]:
     entries = []
     for budget in paper.BUDGETS:
         try:
-            entries.append((budget, paper.lookup(paper.name_of(method), subject.task, budget)))
+            entries.append(
+                (
+                    budget,
+                    paper.lookup(labels.published(method), subject.task, budget),
+                )
+            )
         except UsageError:  # not in the paper: a gap
             continue
     if entries and subject.cost == paper.COST:
         yield Series(
-            label=f"{paper.name_of(method)} (paper)",
+            label=f"{labels.published(method)} (paper)",
             x=tuple(budget for budget, _ in entries),
             y=tuple(getattr(entry, f"{kind}_mean") for _, entry in entries),
             half=tuple(getattr(entry, f"{kind}_ci95") for _, entry in entries),
@@ -148,7 +157,7 @@ def _bars(subject: Subject) -> Figure:
             shift = (i - (len(methods) - 1) / 2.0) * width
             series.append(
                 Series(
-                    label=paper.name_of(method),
+                    label=labels.name_of(method),
                     x=tuple(order.index(setting) + shift for setting in rows["setting"]),
                     y=tuple(rows[kind]),
                     half=tuple(rows[f"{kind}_half"]),
@@ -180,7 +189,7 @@ def _comparison(subject: Subject, rows: pl.DataFrame) -> Figure:
     """One bar for each method at the budget selected for it."""
     ours = [row["source"] == "runs" for row in rows.iter_rows(named=True)]
     names = [
-        paper.name_of(row["method"]) + ("" if own else " (paper)")
+        labels.name_of(row["method"]) + ("" if own else " (paper)")
         for own, row in zip(ours, rows.iter_rows(named=True), strict=True)
     ]
     charts = []
@@ -243,7 +252,7 @@ def _densities(subject: Subject, frames: Sequence[pl.DataFrame]) -> Figure:
         series, rules = [], []
         for method, group in samples.items():
             values = group[name].to_numpy()
-            label, colour = paper.name_of(method), subject.colours[method]
+            label, colour = labels.name_of(method), subject.colours[method]
             counts, _ = np.histogram(values, edges)
             share = counts / len(values) / np.diff(edges)
             mean = float(values.mean())

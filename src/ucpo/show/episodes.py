@@ -14,6 +14,7 @@ from ucpo import stock as stocks
 from ucpo.envs.registry import family_of, make_task
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
+from ucpo.show import films
 from ucpo.stock import Start
 
 if TYPE_CHECKING:
@@ -45,12 +46,12 @@ def record(
     seed: int = 0,
     **how: Any,
 ) -> Watched:
-    """Play one episode of a navigation or velocity task and write it as an animated GIF.
+    """Play one episode of a navigation or velocity task and write it as a GIF or an MP4.
 
     Args:
         task_name: For example ``SafetyPointGoal1-v0``.
         act: The policy.
-        path: Where the picture goes; must end in ``.gif``.
+        path: Where the picture goes; ends in ``.gif``, or ``.mp4`` with ``ucpo[video]``.
         budget: What the episode may cost, one number or one per cost.
         seed: Of the episode.
         how: What `play` takes.
@@ -66,12 +67,11 @@ def compare(
     seed: int = 0,
     **how: Any,
 ) -> list[Watched]:
-    """The same episode under several budgets, side by side in one GIF; arguments as in `record`."""
+    """The same episode under several budgets, side by side in a film; arguments as in `record`."""
     target = Path(path)
-    if target.suffix.lower() != ".gif":
-        raise UsageError(f"a moving picture is written as .gif, got {target.name!r}")
+    write = films.writer(target)  # refuses what cannot be written before anything is played
     played = [play(task_name, act, budget, seed, **how) for budget in budgets]
-    _write(_side_by_side([frames for _, frames in played]), target, played[0][0].seconds_per_frame)
+    write(_side_by_side([frames for _, frames in played]), played[0][0].seconds_per_frame)
     return [watched for watched, _ in played]
 
 
@@ -218,15 +218,3 @@ def _side_by_side(episodes: list[list[Image.Image]]) -> list[Image.Image]:
             left += picture.width
         joined.append(whole.quantize(64))
     return joined
-
-
-def _write(frames: list[Image.Image], target: Path, seconds: float) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    frames[0].save(
-        target,
-        save_all=True,
-        append_images=frames[1:],
-        duration=max(20, round(1000 * seconds)),
-        loop=0,
-        optimize=True,
-    )

@@ -1,7 +1,8 @@
 """Files that are whole or absent, whatever happens while they are written.
 
 A new file is written under another name, brought to the disk, read back and compared before it gets
-its own. A full disk is waited for.
+its own. A full disk is waited for. Nothing here needs POSIX; what only Windows does was read in the
+documentation of its calls and tried with stand-ins for them, never on Windows itself.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ucpo.errors import UsageError
 from ucpo.storage.names import LOCK_FILE
 
 PARTIAL = ".partial"  # how names of unfinished files end
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change ends of lines
+_LOCKED = 2**30  # byte of a lock file that Windows locks: far from the text, which stays readable
 _RETRY = 10.0  # seconds between attempts while the disk is full
 
 T = TypeVar("T")
@@ -56,9 +59,23 @@ def replace(path: Path, data: bytes) -> str:
     return expected
 
 
+def must_be_writable(path: Path, remedy: str) -> None:
+    """Refuse a file that could not be written, before hours go into what is to be in it."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, where a file is to be written; {remedy}")
+    probe = path.with_name(path.name + PARTIAL)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.open("ab").close()
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageError(f"{path} cannot be written ({reason}); {remedy}") from None
+
+
 def append(path: Path, data: bytes) -> None:
     """Add to the end of a file, all of it or nothing."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
     try:
         size = os.fstat(descriptor).st_size
         try:
@@ -108,13 +125,13 @@ class Lock:
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK_FILE
         while True:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666)
             try:
                 _lock(self._descriptor)
             except OSError as error:
                 holder = os.read(self._descriptor, 200).decode(errors="replace").strip()
                 os.close(self._descriptor)
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
                     raise
                 raise UsageError(
                     f"{folder} is in use by another process ({holder or 'which left no name'}); "
@@ -127,19 +144,34 @@ class Lock:
         about = f"process {os.getpid()} on {socket.gethostname()}, since {time.ctime()}\n"
         with contextlib.suppress(OSError):  # on a full disk the lock holds without its text
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, about.encode(), 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            _write(self._descriptor, about.encode())
         self._let_go = weakref.finalize(self, os.close, self._descriptor)
 
     def release(self) -> None:
         """Let others in."""
-        self._path.unlink(missing_ok=True)
+        try:  # while it is locked, so that nobody locks a file about to vanish
+            self._path.unlink(missing_ok=True)
+        except PermissionError:  # Windows removes no open file; left behind, it locks nothing
+            self._let_go()
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
         self._let_go()
 
 
 def _lock(descriptor: int) -> None:
+    """Lock an open file, or raise the OSError of a file that somebody else has locked."""
     try:
         import fcntl
-    except ImportError:  # a system without such locks: one folder per run is up to the user there
+    except ImportError:
+        import msvcrt
+
+        calls: Any = msvcrt  # known to type checkers on Windows only
+        os.lseek(descriptor, _LOCKED, os.SEEK_SET)
+        try:
+            calls.locking(descriptor, calls.LK_NBLCK, 1)
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
         return
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -168,9 +168,13 @@ class Car(Robot):
             spec.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_JOINT, objname="rear")
 
     def place(self, data: mujoco.MjData, x: float, y: float, yaw: float) -> None:
-        """Its wheels touch the floor at a distance of exactly zero; it settles within ten steps."""
+        """Its wheels touch the floor at a distance of exactly zero; it settles within ten steps.
+
+        The last bit decides which of them touch. The original's compiler normalises quaternions.
+        """
+        turned = yaw_quaternion(yaw)
         data.qpos[:3] = x, y, HEIGHT
-        data.qpos[3:7] = yaw_quaternion(yaw)
+        data.qpos[3:7] = turned / np.sqrt(np.square(turned).sum())
 
 
 ROBOTS = {"Point": Point(), "Car": Car()}

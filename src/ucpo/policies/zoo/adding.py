@@ -17,7 +17,7 @@ import polars as pl
 from ucpo.config.files import read_config, resolve
 from ucpo.config.options import RunConfig
 from ucpo.envs.registry import family_of
-from ucpo.errors import UsageError
+from ucpo.errors import UsageError, shell
 from ucpo.policies import zoo
 from ucpo.policies.policy import load
 from ucpo.policies.zoo.cards import Card
@@ -42,7 +42,7 @@ def add(run: Path, machine: str, root: Path) -> Path:
     if policy.info.env_steps < config.env_steps:
         raise UsageError(
             f"{run} is not finished: {policy.info.env_steps:,} of {config.env_steps:,} "
-            f"environment steps; go on with ucpo resume {run}"
+            f"environment steps; go on with ucpo resume {shell(run)}"
         )
     if (run / POLICY_FILE).stat().st_size > LARGEST:
         raise UsageError(f"the policy of {run} is larger than {LARGEST:,} bytes")
@@ -122,7 +122,9 @@ def _evaluation(episodes: pl.DataFrame, run: Path) -> list[dict[str, float]]:
     (cost,) = cost_names(episodes)
     counted = episodes.group_by(f"budget_{cost}").len()["len"]
     if set(counted) != {EPISODES}:
-        raise UsageError(f"{run} needs {EPISODES} episodes at each budget: ucpo evaluate {run}")
+        raise UsageError(
+            f"{run} needs {EPISODES} episodes at each budget: ucpo evaluate {shell(run)}"
+        )
     kept = {name: pl.col(f"{name}_{cost}") for name in ("budget", "cost", "exceeded", "excess")}
     rows = summarise(episodes).select(**kept, **{"return": pl.col("return")})
     return [
