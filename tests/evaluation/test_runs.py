@@ -91,8 +91,8 @@ def test_more_episodes_and_budgets_only_add(run):
 def test_an_interrupted_evaluation_goes_on_where_it_was(run, monkeypatch, tmp_path):
     whole = evaluate_run(ask(run, episodes=8, output=tmp_path / "other.parquet")).episodes
 
-    def interrupted(work, jobs, processes):
-        for i, rows in enumerate(workers.share(work, jobs, processes)):
+    def interrupted(work, policy, jobs, processes):
+        for i, rows in enumerate(workers.share(work, policy, jobs, processes)):
             if i == 2:
                 raise KeyboardInterrupt
             yield rows

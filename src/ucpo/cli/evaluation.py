@@ -58,7 +58,8 @@ class Evaluate:
         from ucpo.storage.names import EVALUATION_FILE
 
         refuse_negative(self.seed)
-        info = load(self.policy).info
+        policy = load(self.policy)
+        info = policy.info
         budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
         kept = held_file(EVALUATION_FILE, self.hold)
         request = Request(
@@ -84,6 +85,7 @@ class Evaluate:
                         bar, total=kept + missing, completed=kept
                     ),
                     done=lambda count: progress.advance(bar, count),
+                    policy=policy,
                 )
             except KeyboardInterrupt:
                 say("finished episodes are kept; the same command goes on from there")

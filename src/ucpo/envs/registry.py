@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from ucpo.envs.finite_problem import FiniteProblem
 from ucpo.envs.interface import VectorTask
@@ -26,6 +26,8 @@ class Entry:
     summary: str
     family: str = "default"  # the preset that suits it
     options: Mapping[str, Any] = field(default_factory=dict)
+    view: Literal["above", "side"] | None = None  # how its episodes are shown, where they can be
+    threaded: bool = False  # whether it takes `threads`
 
 
 TASKS: dict[str, Entry] = {
@@ -77,12 +79,22 @@ TASKS: dict[str, Entry] = {
     ),
     **{
         name: Entry(
-            "ucpo.envs.navigation.env:NavigationTask", navigation.summary(name), "navigation"
+            "ucpo.envs.navigation.env:NavigationTask",
+            navigation.summary(name),
+            "navigation",
+            view="above",
+            threaded=True,
         )
         for name in navigation.NAMES
     },
     **{
-        name: Entry("ucpo.envs.velocity.env:VelocityTask", velocity.summary(name), "velocity")
+        name: Entry(
+            "ucpo.envs.velocity.env:VelocityTask",
+            velocity.summary(name),
+            "velocity",
+            view="side",
+            threaded=True,
+        )
         for name in velocity.NAMES
     },
 }
@@ -161,8 +173,13 @@ def family_of(task: Task) -> str:
     """Name of the preset that suits a task."""
     if isinstance(task, FiniteProblem):
         return "finite"
-    entry = TASKS.get(task) if isinstance(task, str) else None
+    entry = entry_of(task)
     return entry.family if entry else "default"
+
+
+def entry_of(task: Task) -> Entry | None:
+    """What is known of a task of our own; None for others."""
+    return TASKS.get(task) if isinstance(task, str) else None
 
 
 def import_home(task: Task) -> ModuleType | None:

@@ -61,6 +61,7 @@ def evaluate_run(
     request: Request,
     begun: Callable[[int, int], None] = lambda kept, missing: None,
     done: Callable[[int], None] = lambda count: None,
+    policy: Policy | None = None,
 ) -> Result:
     """Play the episodes that are missing and keep all; an interruption loses seconds of work.
 
@@ -68,8 +69,9 @@ def evaluate_run(
         request: What to evaluate.
         begun: Told how many episodes are there already and how many are to be played.
         done: Told whenever episodes ended how many.
+        policy: That of the request, where it has been loaded already.
     """
-    policy = load(request.policy)
+    policy = policy or load(request.policy)
     task = _task(request, policy)
     jobs = make_jobs(policy, request.budgets, request.episodes, request.seed, request.extrapolate)
     stores = _stores(request, policy, task)
@@ -92,7 +94,7 @@ def evaluate_run(
         hold=request.hold,
     )
     try:
-        for rows in share(work, to_play, request.processes):
+        for rows in share(work, policy, to_play, request.processes):
             for name, store in stores.items():
                 store.add(rows.get(name, []))
             done(len(rows["episodes"]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ucpo.envs.registry import family_of, make_task
+from ucpo.envs.registry import entry_of, make_task
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import Job, Observer, Row, Totals, play
 from ucpo.policies.policy import Policy, load
@@ -34,11 +34,13 @@ class Work:
     """Environment steps each action is kept for."""
 
 
-def share(work: Work, jobs: Sequence[Job], processes: int) -> Iterator[dict[str, list[Row]]]:
+def share(
+    work: Work, policy: Policy, jobs: Sequence[Job], processes: int
+) -> Iterator[dict[str, list[Row]]]:
     """Play jobs on some processes; yields rows by kind as episodes finish."""
     processes = min(processes, len(jobs))
     if processes <= 1:
-        yield from _play(work, jobs) if jobs else ()
+        yield from _play(work, policy, jobs) if jobs else ()
         return
     context = multiprocessing.get_context("spawn")
     results: Any = context.Queue()
@@ -71,7 +73,7 @@ def _serve(work: Work, jobs: Sequence[Job], results: Any) -> None:
     """What a worker does: send rows, then None; or what went wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started this
     try:
-        for rows in _play(work, jobs, threads=1):
+        for rows in _play(work, load(work.policy), jobs, threads=1):
             results.put(rows)
         results.put(None)
     except UsageError as error:
@@ -81,13 +83,13 @@ def _serve(work: Work, jobs: Sequence[Job], results: Any) -> None:
 
 
 def _play(
-    work: Work, jobs: Sequence[Job], threads: int | None = None
+    work: Work, policy: Policy, jobs: Sequence[Job], threads: int | None = None
 ) -> Iterator[dict[str, list[Row]]]:
     import torch
 
     torch.set_num_threads(1)
-    policy = load(work.policy)
-    own = family_of(work.task) in ("navigation", "velocity")
+    entry = entry_of(work.task)
+    own = entry is not None and entry.threaded
     options: dict[str, Any] = {"threads": threads} if own and threads else {}
     count = min(work.num_envs, len(jobs))
     task = make_task(work.task, count, policy.info.cost_names, **options)

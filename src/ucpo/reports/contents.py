@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ucpo.envs.registry import family_of
 from ucpo.errors import UsageError
 from ucpo.reports import labels, paper
 from ucpo.reports.sheets import GAP, Sheet, interval, number
@@ -280,7 +279,7 @@ def runs(seeds: pl.DataFrame) -> Sheet:
 def _selected(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of one task that its rule selects."""
     task = rows["task"][0]
-    if family_of(task) == "navigation":
+    if paper.always_at_the_largest_budget(task):
         return rows.filter((pl.col("budget") == 25.0).all().over("method", "setting"))
     if task in paper.comparison()["task"]:
         return select_budgets(rows, single=True)

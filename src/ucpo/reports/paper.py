@@ -13,6 +13,7 @@ from importlib import resources
 
 import polars as pl
 
+from ucpo.envs.registry import family_of
 from ucpo.errors import UsageError, nearest
 
 BUDGETS = (0.0, 5.0, 15.0, 25.0)
@@ -39,6 +40,11 @@ def rank(method: str) -> tuple[int, str]:
     """Sorts methods as the paper does, others after them."""
     names = list(METHODS)
     return (names.index(method) if method in METHODS else len(names), method)
+
+
+def always_at_the_largest_budget(task: str) -> bool:
+    """Whether its comparison shows UCP at a budget of 25 in any case, as on navigation tasks."""
+    return family_of(task) == "navigation"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ucpo.envs.registry import family_of, make_task
+from ucpo.envs.registry import entry_of, make_task
 from ucpo.stats import cost_names
 from ucpo.stock import Start
 from ucpo.storage import parquet
@@ -26,7 +26,8 @@ def draw_paths(file: Path) -> Path | None:
     rows = parquet.read(file)
     task_name = rows["task"][0]
     rows = rows.filter(pl.col("task") == task_name)
-    if "x" not in rows.columns or family_of(task_name) != "navigation":
+    entry = entry_of(task_name)
+    if "x" not in rows.columns or entry is None or entry.view != "above":
         return None
     from PIL import Image
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ucpo import stock as stocks
-from ucpo.envs.registry import family_of, make_task
+from ucpo.envs.registry import entry_of, make_task
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
 from ucpo.show import films
@@ -107,11 +107,11 @@ def play(
         raise UsageError(f"every must be at least 1, got {every}")
     if not 32 <= pixels <= 4096:
         raise UsageError(f"pixels must be 32 to 4096, got {pixels}")
-    family = family_of(task_name)
-    if family not in ("navigation", "velocity"):
+    entry = entry_of(task_name)
+    if entry is None or entry.view is None:
         raise UsageError(f"only navigation and velocity tasks can be watched, not {task_name}")
     task: Any = make_task(task_name, 1, costs=costs, **options)
-    artist = _artist(task, family, pixels, camera)
+    artist = _artist(task, entry.view, pixels, camera)
     first = np.broadcast_to(stocks.initial(budget), len(task.spec.cost_names))
     obs, stock = task.reset(repeat(Start(seed, first)))
     frames = [artist.picture(0.0, np.zeros(len(first)), first)]
@@ -188,8 +188,8 @@ class _Rendered:
         self.renderer.close()
 
 
-def _artist(task: Any, family: str, pixels: int, camera: str | None) -> _Artist:
-    if family == "velocity":
+def _artist(task: Any, view: str, pixels: int, camera: str | None) -> _Artist:
+    if view == "side":
         from ucpo.envs.velocity.rendering import Renderer as FromTheSide
 
         if camera is not None:
