@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import carray, njit, types
+from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
 from ucpo.envs.interface import Ints
@@ -30,32 +30,36 @@ from ucpo.problem import Floats
 
 
 class Library(NamedTuple):
-    """Addresses of functions, and where in the memory of a state two of its numbers are."""
+    """What compiled loops need to know of MuJoCo."""
 
-    step: int
-    step2: int
-    forward: int
-    post_constraint: int
-    time: int  # bytes from the beginning of a state
-    contacts: int  # likewise; how many there are
+    functions: dict[str, int]
+    """Addresses by name."""
+    time: int
+    """Where in a state its time is, in bytes from the beginning."""
+    contacts: int
+    """Likewise, how many contacts there are."""
 
 
 # Open nothing that is not open yet; where there is no such mode, a second opening gives the first.
 _ALREADY = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
-_FUNCTIONS = ("mj_step", "mj_step2", "mj_forward", "mj_rnePostConstraint")
+FUNCTIONS = ("mj_step", "mj_step2", "mj_forward", "mj_rnePostConstraint")
+"""Those that take a model and a state and return nothing."""
 
 
 @cache
 def library() -> Library | None:
     """What compiled loops call, or None where it is not found."""
     loaded = _loaded()
-    if loaded is None or any(not hasattr(loaded, name) for name in _FUNCTIONS):
+    if loaded is None or any(not hasattr(loaded, name) for name in FUNCTIONS):
         return None
     time, contacts = _offset_of("time", np.float64), _offset_of("ncon", np.int32)
     if time is None or contacts is None:
         return None
-    addresses = [ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value for name in _FUNCTIONS]
-    return Library(*(int(address or 0) for address in addresses), time, contacts)
+    return Library({name: _address(getattr(loaded, name)) for name in FUNCTIONS}, time, contacts)
+
+
+def _address(function: Any) -> int:
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 def _loaded() -> ctypes.CDLL | None:
@@ -98,10 +102,7 @@ def _offset_of(name: str, kind: type[np.generic]) -> int | None:
     return int(np.flatnonzero(fits)[0]) * numbers.itemsize if fits.sum() == 1 else None
 
 
-@intrinsic
-def invoke(context, function, model, data):  # type: ignore[no-untyped-def]
-    """Call a function of MuJoCo on a model and a state; all three are addresses."""
-
+def _invoke(context, function, model, data):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         address = ir.IntType(64)
         kind = ir.FunctionType(ir.VoidType(), [address, address])
@@ -111,12 +112,17 @@ def invoke(context, function, model, data):  # type: ignore[no-untyped-def]
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-@intrinsic
-def _pointer(context, address):  # type: ignore[no-untyped-def]
+def _point_at(context, address):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
 
     return types.voidptr(types.int64), generate
+
+
+# Addresses as arguments, not as constants of the compiled code: so it can be kept for later runs.
+invoke: Any = intrinsic(_invoke)
+"""Call one of the functions on a model and a state; all three are addresses."""
+_pointer: Any = intrinsic(_point_at)
 
 
 @njit(cache=True, nogil=True)
@@ -141,7 +147,8 @@ def contacts_at(address: int, count: int, width: int) -> Any:
 @njit(cache=True, nogil=True)
 def int_at(address: int) -> int:
     """A whole number that MuJoCo keeps."""
-    return carray(_pointer(address), (1,), np.int32)[0]  # type: ignore[no-any-return]
+    number: int = carray(_pointer(address), (1,), np.int32)[0]
+    return number
 
 
 @njit(cache=True, nogil=True)

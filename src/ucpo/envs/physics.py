@@ -119,12 +119,7 @@ class Compiled(Physics):
 
     def __init__(self, rows: Rows, calls: Sequence[Call], library: native.Library) -> None:
         super().__init__(rows, calls)
-        where = {
-            "mj_step": library.step,
-            "mj_step2": library.step2,
-            "mj_forward": library.forward,
-            "mj_rnePostConstraint": library.post_constraint,
-        }
+        where = library.functions
         self._calls = np.array(
             [(where[call.function], call.model._address, call.times) for call in self.calls]
         )
