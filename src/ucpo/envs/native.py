@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,9 +24,17 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-from ucpo.envs.interface import Ints
+from ucpo.envs.interface import Bools, Ints
 from ucpo.problem import Floats
+
+ROBOT, NOTHING = -1, -2
+"""Whose a geom is, if not an object's."""
+FUNCTIONS = ("mj_step", "mj_step2", "mj_forward", "mj_rnePostConstraint")
+"""Those to be called; each takes a model and a state and returns nothing."""
+# Open nothing that is not open yet; where there is no such mode, a second opening gives the first.
+_ALREADY = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
 
 class Library(NamedTuple):
@@ -38,12 +46,6 @@ class Library(NamedTuple):
     """Where in a state its time is, in bytes from the beginning."""
     contacts: int
     """Likewise, how many contacts there are."""
-
-
-# Open nothing that is not open yet; where there is no such mode, a second opening gives the first.
-_ALREADY = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
-FUNCTIONS = ("mj_step", "mj_step2", "mj_forward", "mj_rnePostConstraint")
-"""Those that take a model and a state and return nothing."""
 
 
 @cache
@@ -102,7 +104,7 @@ def _offset_of(name: str, kind: type[np.generic]) -> int | None:
     return int(np.flatnonzero(fits)[0]) * numbers.itemsize if fits.sum() == 1 else None
 
 
-def _invoke(context, function, model, data):  # type: ignore[no-untyped-def]
+def _make_call(context, function, model, data):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         address = ir.IntType(64)
         kind = ir.FunctionType(ir.VoidType(), [address, address])
@@ -112,7 +114,7 @@ def _invoke(context, function, model, data):  # type: ignore[no-untyped-def]
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-def _point_at(context, address):  # type: ignore[no-untyped-def]
+def _make_pointer(context, address):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
 
@@ -120,58 +122,95 @@ def _point_at(context, address):  # type: ignore[no-untyped-def]
 
 
 # Addresses as arguments, not as constants of the compiled code: so it can be kept for later runs.
-invoke: Any = intrinsic(_invoke)
-"""Call one of the functions on a model and a state; all three are addresses."""
-_pointer: Any = intrinsic(_point_at)
+_invoke: Any = intrinsic(_make_call)  # a function on a model and a state
+_pointer: Any = intrinsic(_make_pointer)
 
 
-@njit(cache=True, nogil=True)
-def floats_at(address: int, count: int) -> Floats:
-    """Numbers that MuJoCo keeps, as an array."""
-    numbers: Floats = carray(_pointer(address), (count,), np.float64)
-    return numbers
+class Addresses(NamedTuple):
+    """Where the states of n environments are, (n,), in bytes.
 
-
-@njit(cache=True, nogil=True)
-def contacts_at(address: int, count: int, width: int) -> Any:
-    """The two geoms of each contact, (count, 2).
-
-    Args:
-        address: Of the first contact's geoms.
-        count: Of contacts.
-        width: Bytes from one contact to the next.
+    MuJoCo allocates a state once; what is in it does not move.
     """
-    return carray(_pointer(address), (count, width // 4), np.int32)[:, :2]
+
+    data: Ints
+    controls: Ints
+    guides: Ints  # of the first mocap body that moves during a step
+    time: Ints
+    contact_counts: Ints
+    contacts: Ints  # of the first contact's geoms
+    contact_size: int  # bytes from one contact to the next
+    transfers: Ints  # (n, k, 3) arrays of numbers to copy: target, source, count
 
 
-@njit(cache=True, nogil=True)
-def int_at(address: int) -> int:
-    """A whole number that MuJoCo keeps."""
-    number: int = carray(_pointer(address), (1,), np.int32)[0]
-    return number
-
-
-@njit(cache=True, nogil=True)
-def copy(transfers: Ints) -> None:
-    """Copy arrays of numbers: target, source and count of each, (k, 3)."""
-    for i in range(len(transfers)):
-        count = transfers[i, 2]
-        target, source = floats_at(transfers[i, 0], count), floats_at(transfers[i, 1], count)
-        for j in range(count):
-            target[j] = source[j]
+def addresses(arrays: Iterable[Any]) -> Ints:
+    """Where arrays are in memory."""
+    return np.array([array.ctypes.data for array in arrays], np.int64)
 
 
 def transfers(rows: Sequence[Sequence[tuple[Floats, Floats]]]) -> Ints:
-    """What `copy` takes, for rows of (target, source); (n, k, 3). The arrays must stay alive."""
+    """Addresses of (target, source) by row, (n, k, 3). The arrays must stay alive and in place."""
     table = []
     for pairs in rows:
         for target, source in pairs:
             assert target.shape == source.shape and target.dtype == source.dtype == np.float64
             assert target.flags.c_contiguous and source.flags.c_contiguous
-        table.append([(addressof(to), addressof(of), to.size) for to, of in pairs])
+        table.append([(to.ctypes.data, of.ctypes.data, to.size) for to, of in pairs])
     return np.array(table, np.int64)
 
 
-def addressof(array: Any) -> int:
-    """Where an array is in memory."""
-    return int(array.ctypes.data)
+@njit(cache=True, nogil=True)
+def step(which, awake, controls, paths, calls, at, time, touching, owner):  # type: ignore[no-untyped-def]
+    """Make a step in some rows and read them; see `ucpo.envs.physics` for what these are.
+
+    All compiled code that calls each other is in this file: what is kept of it between runs is made
+    anew when the file changes, and only this one.
+    """
+    for row in which:
+        if not awake[row]:
+            continue
+        _floats(at.controls[row], controls.shape[1])[:] = controls[row]
+        guides = _floats(at.guides[row], 3 * paths.shape[2])
+        for call in range(len(calls)):
+            if call < paths.shape[1]:
+                guides[:] = paths[row, call].ravel()
+            for _ in range(calls[call, 2]):
+                _invoke(calls[call, 0], calls[call, 1], at.data[row])
+        _read_row(row, at, time, touching, owner)
+
+
+@njit(cache=True, nogil=True)
+def read(which, at, time, touching, owner):  # type: ignore[no-untyped-def]
+    """Copy from some states as they are."""
+    for row in which:
+        _read_row(row, at, time, touching, owner)
+
+
+@njit(cache=True, nogil=True)
+def mark_contacts(geoms: NDArray[np.int32], owner: Ints, touching: Bools) -> None:
+    """Which objects the robot touches, given the two geoms of each contact, (contacts, 2)."""
+    touching[:] = False
+    for i in range(len(geoms)):
+        one, other = owner[geoms[i, 0]], owner[geoms[i, 1]]
+        if one == ROBOT and other >= 0:
+            touching[other] = True
+        elif other == ROBOT and one >= 0:
+            touching[one] = True
+
+
+@njit(cache=True, nogil=True)
+def _read_row(row, at, time, touching, owner):  # type: ignore[no-untyped-def]
+    for i in range(at.transfers.shape[1]):
+        target, source, count = at.transfers[row, i]
+        _floats(target, count)[:] = _floats(source, count)
+    time[row] = _floats(at.time[row], 1)[0]
+    count = carray(_pointer(at.contact_counts[row]), (1,), np.int32)[0]
+    shape = (count, at.contact_size // 4)
+    contacts = carray(_pointer(at.contacts[row]), shape, np.int32)
+    mark_contacts(contacts[:, :2], owner, touching[row])
+
+
+@njit(cache=True, nogil=True)
+def _floats(address: int, count: int) -> Floats:
+    """Numbers that MuJoCo keeps, as an array."""
+    numbers: Floats = carray(_pointer(address), (count,), np.float64)
+    return numbers

@@ -14,10 +14,11 @@ import numpy as np
 from numba import njit
 
 from ucpo.envs.interface import Arrays, Bools, Ints
+from ucpo.envs.native import NOTHING, ROBOT
 from ucpo.envs.navigation import model as models
 from ucpo.envs.navigation.layout import Layout
 from ucpo.envs.navigation.tasks import DRAGGED, FIXED, FREE, Arena
-from ucpo.envs.physics import NOTHING, ROBOT, Call, Rows, physics
+from ucpo.envs.physics import Call, Rows, physics
 from ucpo.envs.threads import Shares
 from ucpo.errors import UsageError
 from ucpo.problem import Floats

@@ -11,7 +11,8 @@ import mujoco
 import numpy as np
 
 from ucpo.envs.interface import Arrays, Bools, Ints
-from ucpo.envs.physics import NOTHING, Call, Rows, physics
+from ucpo.envs.native import NOTHING
+from ucpo.envs.physics import Call, Rows, physics
 from ucpo.envs.threads import Shares
 from ucpo.envs.velocity.runners import Runner
 from ucpo.problem import Floats
