@@ -49,8 +49,8 @@ def report(tasks: list[str], turns: int, batch: int) -> None:
         f"Python {platform.python_version()}, {processors()} processors"
     )
     print(
-        f"| task | batch 1 | batch {batch} | Gymnasium v4 | physics only "
-        f"| batch {batch} / Gymnasium | share | default threads | {processors()} threads / 1 | if free |\n"
+        f"| task | batch 1 | batch {batch} | Gymnasium v4 | physics only | batch {batch} / "
+        f"Gymnasium | share | default threads | {processors()} threads / 1 | if free |\n"
         + "|---" * 10
         + "|"
     )
