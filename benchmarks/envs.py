@@ -14,7 +14,8 @@ disturb less.
 Only the columns of threads are elapsed time: the batch with the threads that are used by default,
 and what all threads gain over one. As that says little on a busy machine, the last column is what
 they would gain if every thread had a processor: time of one thread alone over that of the calling
-thread when it has help.
+thread when it has help. That takes shares of equal length for granted and sees no waiting for the
+interpreter lock, so it means nothing where MuJoCo is called through its Python functions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Many random steps of the MuJoCo tasks: nothing breaks, grows, or depends on the threads.
 
-    python benchmarks/soak.py [TASK ...] [--steps 1000000] [--batch 64]
+    python benchmarks/soak.py [TASK ...] [--steps 1000000] [--batch 16]
 
 The steps are shared evenly among the tasks, all thirty by default. Every batch is stepped twice, by
 one thread and by several, and everything that comes back must be the same to the last bit. Actions
@@ -32,7 +32,7 @@ def main() -> None:
     every = [*NAVIGATION, *VELOCITY]
     parser.add_argument("tasks", nargs="*", default=every, help="all thirty by default")
     parser.add_argument("--steps", type=int, default=1_000_000, help="environment steps in all")
-    parser.add_argument("--batch", type=int, default=64, help="environments stepped together")
+    parser.add_argument("--batch", type=int, default=16, help="environments stepped together")
     options = parser.parse_args()
     each = -(-options.steps // len(options.tasks))
     began, made, episodes = time.perf_counter(), 0, 0
