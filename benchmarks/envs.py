@@ -2,25 +2,31 @@
 
 The velocity tasks follow in a table of their own (`envs_velocity.py`).
 
-    python benchmarks/envs.py [TASK ...] [--peer-python PATH]
+    python benchmarks/envs.py [TASK ...] [--batch 64] [--peer-python PATH]
 
-Per task: environment steps per second with batches of 1 and 8 on one thread, the limit of one
-thread that makes nothing but MuJoCo's steps (ten per environment step; same model, states, actions
-and motion of gremlins; in turns with the environment), the share of that limit reached with a batch
-of 8, and the time of a reset. With an interpreter that has safety-gymnasium 1.0.0, the original
-too. All of these are seconds of processor time, which other programs on the machine disturb less.
-Only the column with all threads is elapsed time.
+Per task: environment steps per second with a batch of 1 and a whole batch on one thread, the limit
+of one thread that makes nothing but MuJoCo's steps (ten per environment step; same model, states,
+actions and motion of gremlins; in turns with the environment), the share of that limit that the
+batch reaches, and the time of a reset. With an interpreter that has safety-gymnasium 1.0.0, the
+original too. All of these are seconds of processor time, which other programs on the machine
+disturb less.
+
+Only the columns of threads are elapsed time: the batch with the threads that are used by default,
+and what all threads gain over one. As that says little on a busy machine, the last column is what
+they would gain if every thread had a processor: time of one thread alone over that of the calling
+thread when it has help. That takes shares of equal length for granted and sees no waiting for the
+interpreter lock, so it means nothing where MuJoCo is called through its Python functions.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import platform
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -31,6 +37,7 @@ import numpy as np
 from ucpo.envs.navigation.env import NavigationTask
 from ucpo.envs.navigation.names import NAMES
 from ucpo.envs.navigation.world import GREMLIN_PATH, SUBSTEPS, World
+from ucpo.envs.threads import processors
 from ucpo.problem import Floats
 from ucpo.stock import Start
 
@@ -60,6 +67,7 @@ def main() -> None:
     every = [name for name in NAMES if not name.endswith("0-v0")] + list(envs_velocity.NAMES)
     parser.add_argument("tasks", nargs="*", default=every, help="all twenty-two by default")
     parser.add_argument("--peer-python", type=Path, help="interpreter that has the original")
+    parser.add_argument("--batch", type=int, default=8, help="environments stepped together")
     parser.add_argument("--slices", type=int, default=40, help="turns per measurement")
     parser.add_argument("--no-sleep", action="store_true", help="compute resting objects too")
     options = parser.parse_args()
@@ -68,64 +76,102 @@ def main() -> None:
     if options.tasks:
         navigation(options)
     if running:
-        envs_velocity.report(running, options.slices)
+        envs_velocity.report(running, options.slices, options.batch)
 
 
 def navigation(options: argparse.Namespace) -> None:
     """Print the table of the navigation tasks."""
-    sleep = False if options.no_sleep else None
-    threads = len(os.sched_getaffinity(0))
-    print(f"MuJoCo {mujoco.__version__}, Python {platform.python_version()}, {threads} processors")
+    sleep, batch = False if options.no_sleep else None, options.batch
     print(
-        "| task | batch 1 | batch 8 | batch 8, default threads | physics only | share "
-        "| reset [ms] | original | its reset [ms] | speed-up per core |\n" + "|---" * 10 + "|"
+        f"MuJoCo {mujoco.__version__}, Python {platform.python_version()}, "
+        f"{processors()} processors"
     )
-    shares, speedups = [], []
+    print(
+        f"| task | batch 1 | batch {batch} | physics only | share | reset [ms] | original "
+        f"| its reset [ms] | speed-up per core | default threads | {processors()} threads / 1 "
+        "| if free |\n" + "|---" * 12 + "|"
+    )
+    shares, speedups, gains = [], [], []
     for name in options.tasks:
-        alone, _, _ = measure(name, 1, 1, options.slices, sleep)
-        batch, limit, share = measure(name, 8, 1, options.slices, sleep)
-        threaded, _, _ = measure(name, 8, None, options.slices, sleep)
-        shares.append(share)
-        row = [name, *(f"{value:,.0f}" for value in (alone, batch, threaded, limit))]
-        row += [f"{share:.2f}", f"{1e3 * reset_time(name):.2f}"]
+        alone = measure(name, 1, options.slices, sleep)
+        whole = measure(name, batch, options.slices, sleep)
+        shares.append(whole.share)
+        gains.append(whole.gain_if_free)
+        row = [name, *(f"{value:,.0f}" for value in (alone.own, whole.own, whole.limit))]
+        row += [f"{whole.share:.2f}", f"{1e3 * reset_time(name):.2f}"]
         if options.peer_python:
             peer, peer_reset = original(options.peer_python, name)
-            speedups.append(batch / peer)
+            speedups.append(whole.own / peer)
             row += [f"{peer:,.0f}", f"{1e3 * peer_reset:,.0f}", f"{speedups[-1]:.0f}x"]
-        print("| " + " | ".join(row + ["-"] * (10 - len(row))) + " |", flush=True)
-    print(f"geometric mean of the shares {geometric_mean(shares):.2f}, smallest {min(shares):.2f}")
+        row += ["-"] * (9 - len(row))
+        row += [f"{whole.default:,.0f}", f"{whole.gain:.2f}", f"{whole.gain_if_free:.2f}"]
+        print("| " + " | ".join(row) + " |", flush=True)
+    print(
+        f"geometric mean of the shares {geometric_mean(shares):.2f}, smallest {min(shares):.2f}; "
+        f"of what threads would gain {geometric_mean(gains):.2f}, {min(gains):.2f}"
+    )
     if speedups:
         print(f"geometric mean of the speed-ups {geometric_mean(speedups):.1f}")
 
 
-def measure(
-    name: str, num_envs: int, threads: int | None, slices: int, sleep: bool | None
-) -> tuple[float, float, float]:
-    """Steps per second of the environment and of bare physics, and the share of the two."""
-    clock = time.process_time if threads == 1 else time.perf_counter
+@dataclass(frozen=True)
+class Measured:
+    """Environment steps per second, and ratios, which are medians over turns."""
+
+    own: float
+    limit: float
+    default: float
+    share: float
+    gain: float
+    gain_if_free: float
+
+
+def measure(name: str, num_envs: int, slices: int, sleep: bool | None) -> Measured:
+    """Let one thread, bare physics, the default threads and all threads take turns."""
+    one, default, every = (
+        prepared(name, num_envs, threads, sleep) for threads in (1, None, processors())
+    )
+    random = np.random.default_rng(0)
+    bare = [mujoco.MjData(one.world.model) for _ in range(num_envs)]
+    taken = []
+    for _ in range(slices + 2):
+        actions = random.uniform(-1, 1, (SLICE, num_envs, 2))
+        for copy, data in zip(bare, one.world.data, strict=True):
+            mujoco.mj_copyData(copy, one.world.model, data)
+        alone, alone_elapsed = play(one, actions)
+        limit = step_physics(one.world, bare, actions, time.thread_time)
+        _, default_elapsed = play(default, actions)
+        helped, helped_elapsed = play(every, actions)
+        taken.append((alone, limit, alone_elapsed, default_elapsed, helped, helped_elapsed))
+    for task in (one, default, every):
+        task.close()
+    alone, limit, alone_elapsed, default_elapsed, helped, helped_elapsed = np.transpose(taken[2:])
+    steps = SLICE * num_envs
+    return Measured(
+        own=steps / alone.mean(),
+        limit=steps / limit.mean(),
+        default=steps / default_elapsed.mean(),
+        share=median(limit / alone),
+        gain=median(alone_elapsed / helped_elapsed),
+        gain_if_free=median(alone / helped),
+    )
+
+
+def prepared(name: str, num_envs: int, threads: int | None, sleep: bool | None) -> NavigationTask:
+    """A task with episodes at all ages, so that resets come as often as in a long run."""
     task = NavigationTask(num_envs, name, sleep=sleep, threads=threads)
     random = np.random.default_rng(0)
     task.reset(Start(int(random.integers(2**31)), np.zeros(1)) for _ in itertools.count())
-    # Episodes under way at all ages, so that resets come as often as in a long run.
     task.steps[:] = random.integers(task.arena.max_episode_steps, size=num_envs)
-    bare = [mujoco.MjData(task.world.model) for _ in range(num_envs)]
-    taken, limits = [], []
-    for turn in range(slices + 2):
-        actions = random.uniform(-1, 1, (SLICE, num_envs, 2))
-        for copy, data in zip(bare, task.world.data, strict=True):
-            mujoco.mj_copyData(copy, task.world.model, data)
-        begin = clock()
-        for each in actions:
-            task.step(each)
-        own = clock() - begin
-        limit = step_physics(task.world, bare, actions, clock)
-        if turn >= 2:  # after compiling and warming up
-            taken.append(own)
-            limits.append(limit)
-    task.close()
-    steps = SLICE * num_envs
-    share = median(limit / own for limit, own in zip(limits, taken, strict=True))
-    return steps * slices / sum(taken), steps * slices / sum(limits), share
+    return task
+
+
+def play(task: NavigationTask, actions: Floats) -> tuple[float, float]:
+    """Seconds of the calling thread, and elapsed ones, that some steps take."""
+    began, elapsed = time.thread_time(), time.perf_counter()
+    for each in actions:
+        task.step(each)
+    return time.thread_time() - began, time.perf_counter() - elapsed
 
 
 def step_physics(

@@ -110,7 +110,7 @@ class NavigationTask(VectorTask):
         observation stays what it was.
         """
         self._actions = np.minimum(np.maximum(actions, -1.0), 1.0)
-        self.world.step(self._actions)
+        self.world.step(self._actions, self.awake)
         return self.judge()
 
     def judge(self) -> Outcome:

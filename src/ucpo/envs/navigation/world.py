@@ -1,23 +1,24 @@
 """A batch of arenas in motion: a shared model, a MuJoCo state per environment, results in arrays.
 
-The physics of the environments runs in threads (MuJoCo lets go of the interpreter lock); what
-comes out is copied into arrays over the whole batch, from which sensors, rewards and costs are
-computed at once.
+What comes out of the physics is copied into arrays over the whole batch, from which sensors,
+rewards and costs are computed at once.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
-from typing import Any
 
 import mujoco
 import numpy as np
 from numba import njit
 
 from ucpo.envs.interface import Arrays, Bools, Ints
+from ucpo.envs.native import NOTHING, ROBOT
 from ucpo.envs.navigation import model as models
 from ucpo.envs.navigation.layout import Layout
 from ucpo.envs.navigation.tasks import DRAGGED, FIXED, FREE, Arena
+from ucpo.envs.physics import Call, Rows, physics
 from ucpo.envs.threads import Shares
 from ucpo.errors import UsageError
 from ucpo.problem import Floats
@@ -61,15 +62,18 @@ class World:
         self.broken = np.zeros(count, np.bool_)  # whether the physics failed in the last step
 
         self._agent = self.model.body("agent").id
-        self._owner = self._owners_of_geoms()
-        self._solid = np.isin(np.arange(total), self._owner)
         movers = [kind for kind in FREE + DRAGGED if arena.of(kind).count]
         assert len(movers) <= 1, "poses of what moves are read from the end of qpos"
         self.mover = movers[0] if movers else None  # the kind that moves
         self._guides = self.model.nmocap - arena.of("gremlins").count  # where theirs begin
         self._homes = np.zeros((count, arena.of("gremlins").count, 3))
-        # Where each MuJoCo state is copied to: looking views up anew costs more than copying.
-        self._copies = [
+        self._blind = copy.copy(self.model)
+        self._blind.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        self._physics = physics(self._rows(), self._calls())
+        self._shares = Shares(count, threads)
+
+    def _rows(self) -> Rows:
+        copies = [
             (
                 (self.qpos[row], data.qpos),
                 (self.qvel[row], data.qvel),
@@ -79,9 +83,16 @@ class World:
             )
             for row, data in enumerate(self.data)
         ]
-        self._controls = [data.ctrl for data in self.data]
-        self._mocaps = [data.mocap_pos[self._guides :] for data in self.data]
-        self._shares = Shares(count, threads)
+        owner = self._owners_of_geoms()
+        return Rows(self.data, copies, self.time, self.touching, owner, self._guides)
+
+    def _calls(self) -> list[Call]:
+        """What a step is made of. Only where it ends do sensors matter; they move nothing."""
+        last = Call("mj_forward", self.model)
+        if self.mover == "gremlins":  # their guides move before each
+            return [Call("mj_step", self._blind)] * SUBSTEPS + [last]
+        # Positions and velocities were evaluated at the end of the step before.
+        return [Call("mj_step2", self._blind), Call("mj_step", self._blind, SUBSTEPS - 1), last]
 
     def place(self, row: int, layout: Layout) -> None:
         """Begin anew in one environment."""
@@ -116,18 +127,20 @@ class World:
         if kind in DRAGGED:
             self._homes[row] = poses[:, :3]
 
-    def step(self, actions: Floats) -> None:
-        """Make one environment step everywhere, with actions in [-1, 1] of shape (n, 2)."""
-        self._shares.each(lambda rows: self._step_rows(rows, actions))
-        self._read(slice(None), range(len(self.data)))
+    def step(self, actions: Floats, awake: Bools) -> None:
+        """Make one environment step in the rows `awake` (n,), with actions in [-1, 1], (n, 2)."""
+        controls = np.ascontiguousarray(actions, np.float64)
+        paths = self._gremlin_paths() if self.mover == "gremlins" else self._physics.still
+        self._shares.each(lambda rows: self._physics.step(rows, awake, controls, paths))
+        self._settle()
 
     def refresh(self, rows: Iterable[int]) -> None:
         """Recompute everything that follows from the states of some rows."""
-        rows = list(rows)
-        for row in rows:
+        which = np.array(list(rows))
+        for row in which:
             mujoco.mj_forward(self.model, self.data[row])
-            self._copy(row)
-        self._read(np.array(rows), rows)
+        self._physics.read(which)
+        self._settle()
 
     def get_state(self, row: int) -> Arrays:
         """What `set_state` needs to go on from here."""
@@ -177,24 +190,6 @@ class World:
         """End the threads."""
         self._shares.close()
 
-    def _step_rows(self, rows: Ints, actions: Floats) -> None:
-        model = self.model
-        paths = self._gremlin_paths() if self.mover == "gremlins" else None
-        for row in rows.tolist():
-            data = self.data[row]
-            self._controls[row][:] = actions[row]
-            if paths is not None:
-                guides = self._mocaps[row]
-                for targets in paths[row]:
-                    guides[:] = targets
-                    mujoco.mj_step(model, data)
-            else:
-                # Positions and velocities were evaluated at the end of the step before.
-                mujoco.mj_step2(model, data)
-                mujoco.mj_step(model, data, SUBSTEPS - 1)
-            mujoco.mj_forward(model, data)
-            self._copy(row)
-
     def _gremlin_paths(self) -> Floats:
         """Where their guides are in each physics step, shape (n, substeps, gremlins, 3)."""
         turn = self.time[:, None] + self.model.opt.timestep * np.arange(SUBSTEPS)
@@ -203,30 +198,16 @@ class World:
         paths: Floats = self._homes[:, None] + offsets[:, :, None]
         return paths
 
-    def _copy(self, row: int) -> None:
-        for target, source in self._copies[row]:
-            target[:] = source
-        self.time[row] = self.data[row].time
-
-    def _read(self, rows: Any, indices: Iterable[int]) -> None:
-        """Positions of moving objects, failures and contacts, from what was copied."""
-        if self.mover:
-            count = self.arena.of(self.mover).count
-            poses = self.qpos[rows, -7 * count :].reshape(-1, count, 7)
-            self.objects[rows, self.spans[self.mover]] = poses[..., :2]
-        # Not a number is not below the bound either.
-        self.broken[rows] = ~(np.abs(self.qvel[rows]).max(axis=-1) < _SANE)
-        self.touching[rows] = False
-        near = _any_near(self.objects, self.position, self._solid)
-        for row in indices:
-            if near[row]:
-                _mark_contacts(self.data[row].contact.geom, self._owner, self.touching[row])
+    def _settle(self) -> None:
+        """Where moving objects are, and failures, from what was copied."""
+        span = self.spans[self.mover] if self.mover else slice(0, 0)
+        _settle(self.qpos, self.qvel, self.objects, span.start, span.stop, self.broken)
 
     def _owners_of_geoms(self) -> Ints:
-        """Which object a geom belongs to; -1 for the robot, -2 for the floor."""
-        owner = np.full(self.model.ngeom, -2)
+        """Which object a geom belongs to, or whether to the robot or the floor."""
+        owner = np.full(self.model.ngeom, NOTHING)
         for name in self.arena.robot.geoms:
-            owner[self.model.geom(name).id] = -1
+            owner[self.model.geom(name).id] = ROBOT
         for kind, geoms in models.object_geoms(self.model, self.arena).items():
             for index, ids in enumerate(geoms):
                 owner[ids] = self.spans[kind].start + index
@@ -234,25 +215,16 @@ class World:
 
 
 @njit(cache=True, nogil=True)
-def _any_near(objects: Floats, position: Floats, solid: Bools) -> Bools:
-    """Whether a robot could touch a solid object: no robot or object reaches further than this."""
-    near = np.zeros(len(objects), np.bool_)
-    for n in range(len(objects)):
-        for i in range(len(solid)):
-            if solid[i]:
-                dx = objects[n, i, 0] - position[n, 0]
-                dy = objects[n, i, 1] - position[n, 1]
-                if dx * dx + dy * dy < 0.7 * 0.7:
-                    near[n] = True
-                    break
-    return near
-
-
-@njit(cache=True, nogil=True)
-def _mark_contacts(geoms: Ints, owner: Ints, touching: Bools) -> None:
-    for i in range(len(geoms)):
-        one, other = owner[geoms[i, 0]], owner[geoms[i, 1]]
-        if one == -1 and other >= 0:
-            touching[other] = True
-        elif other == -1 and one >= 0:
-            touching[one] = True
+def _settle(
+    qpos: Floats, qvel: Floats, objects: Floats, first: int, last: int, broken: Bools
+) -> None:
+    """Places of the objects that move, whose poses are the end of `qpos`, and what blew up."""
+    begin = qpos.shape[1] - 7 * (last - first)
+    for n in range(len(qpos)):
+        for i in range(last - first):
+            objects[n, first + i, 0] = qpos[n, begin + 7 * i]
+            objects[n, first + i, 1] = qpos[n, begin + 7 * i + 1]
+        sane = True
+        for speed in qvel[n]:
+            sane &= abs(speed) < _SANE  # what is not a number is not below the bound either
+        broken[n] = not sane

@@ -103,7 +103,7 @@ class VelocityTask(VectorTask):
 
     def drive(self, controls: Floats) -> Outcome:
         """Make one step with controls in their own units. What is out of range is paid in full."""
-        self.world.step(controls)
+        self.world.step(controls, self.awake)
         return self.judge(controls)
 
     def judge(self, controls: Floats) -> Outcome:

@@ -10,7 +10,9 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from ucpo.envs.interface import Arrays, Ints
+from ucpo.envs.interface import Arrays, Bools, Ints
+from ucpo.envs.native import NOTHING
+from ucpo.envs.physics import Call, Rows, physics
 from ucpo.envs.threads import Shares
 from ucpo.envs.velocity.runners import Runner
 from ucpo.problem import Floats
@@ -41,26 +43,36 @@ class World:
         self.broken = np.zeros(count, np.bool_)  # whether the physics failed in the last step
         self.time = np.zeros(count)  # seconds since the episode began
 
-        names = FORCES if runner.sees_forces else ()
-        sizes = [getattr(self.data[0], name).size for name in names]
-        self.forces = np.zeros((count, sum(sizes)))
-        self._places = np.zeros((count, self.model.nbody, 3))  # of the bodies' centres of mass
         self._mass = self.model.body_mass / self.model.body_mass.sum()
-        # Where each MuJoCo state is copied to: looking views up anew costs more than copying.
-        self._copies = []
+        self._places = np.zeros((count, self.model.nbody, 3))  # of the bodies' centres of mass
+        names = FORCES if runner.sees_forces else ()
+        self._sizes = {name: getattr(self.data[0], name).size for name in names}
+        self.forces = np.zeros((count, sum(self._sizes.values())))
+        self._physics = physics(self._rows(), self._calls())
+        self._shares = Shares(count, threads)
+
+    def _rows(self) -> Rows:
+        copies = []
+        ends = np.cumsum(list(self._sizes.values()), dtype=int)
         for row, data in enumerate(self.data):
             pairs = [(self.qpos[row], data.qpos), (self.qvel[row], data.qvel)]
-            if runner.measured == "torso":
+            if self.runner.measured == "torso":
                 torso = self.model.body("torso").id
                 pairs.append((self.position[row], data.xpos[torso, :2]))
-            if runner.measured == "mass":
+            if self.runner.measured == "mass":
                 pairs.append((self._places[row], data.xipos))
-            blocks = np.split(self.forces[row], np.cumsum(sizes)[:-1]) if names else []
-            for block, name in zip(blocks, names, strict=True):
+            for name, end in zip(self._sizes, ends, strict=True):
+                block = self.forces[row, end - self._sizes[name] : end]
                 pairs.append((block, getattr(data, name).reshape(-1)))
-            self._copies.append(tuple(pairs))
-        self._controls = [data.ctrl for data in self.data]
-        self._shares = Shares(count, threads)
+            copies.append(tuple(pairs))
+        nothing = np.full(self.model.ngeom, NOTHING)
+        return Rows(self.data, copies, self.time, np.zeros((len(self.data), 0), np.bool_), nothing)
+
+    def _calls(self) -> list[Call]:
+        calls = [Call("mj_step", self.model, self.runner.frame_skip)]
+        if self.runner.sees_forces:  # nothing else needs this pass
+            calls.append(Call("mj_rnePostConstraint", self.model))
+        return calls
 
     def place(self, row: int, qpos: Floats, qvel: Floats) -> None:
         """Begin anew in one environment."""
@@ -72,18 +84,24 @@ class World:
         mujoco.mj_forward(self.model, data)
         # This, too: the solver's first step begins where the forward pass ended.
         data.qacc_warmstart[:] = data.qacc
-        self._copy(row)
-        self._locate(np.array([row]))
+        rows = np.array([row])
+        self._physics.read(rows)
+        self._locate(rows)
         self.broken[row] = False
 
-    def step(self, controls: Floats) -> None:
-        """Make one environment step everywhere; MuJoCo clamps the controls (n, controls)."""
+    def step(self, controls: Floats, awake: Bools) -> None:
+        """Make one environment step in the rows `awake` (n,).
+
+        MuJoCo clamps the controls, (n, controls).
+        """
         self.before[:] = self.position
         started = self.time.copy()
-        self._shares.each(lambda rows: self._step_rows(rows, controls))
+        own = np.ascontiguousarray(controls, np.float64)
+        still = self._physics.still
+        self._shares.each(lambda rows: self._physics.step(rows, awake, own, still))
         self._locate(slice(None))
         # MuJoCo answers a state that is not finite, or huge, by starting anew at time 0.
-        self.broken = self.time < started + 0.5 * self.seconds
+        self.broken = awake & (self.time < started + 0.5 * self.seconds)
 
     def get_state(self, row: int) -> Arrays:
         """What `set_state` needs to go on from here."""
@@ -97,29 +115,13 @@ class World:
         mujoco.mj_resetData(self.model, data)
         mujoco.mj_setState(self.model, data, state["physics"], _STATE)
         mujoco.mj_kinematics(self.model, data)  # for pictures; the next step makes its own
-        self._copy(row)
+        self._physics.read(np.array([row]))
         self.position[row] = state["position"]
         self.broken[row] = False
 
     def close(self) -> None:
         """End the threads."""
         self._shares.close()
-
-    def _step_rows(self, rows: Ints, controls: Floats) -> None:
-        model, skip = self.model, self.runner.frame_skip
-        sees_forces = self.runner.sees_forces
-        for row in rows.tolist():
-            data = self.data[row]
-            self._controls[row][:] = controls[row]
-            mujoco.mj_step(model, data, skip)
-            if sees_forces:  # nothing else needs this pass
-                mujoco.mj_rnePostConstraint(model, data)
-            self._copy(row)
-
-    def _copy(self, row: int) -> None:
-        for target, source in self._copies[row]:
-            target[:] = source
-        self.time[row] = self.data[row].time
 
     def _locate(self, rows: Ints | slice) -> None:
         if self.runner.measured == "mass":
