@@ -190,7 +190,9 @@ def replay() -> dict[str, float]:
 
 def loop(name: str, iterations: int) -> dict[str, Any]:
     """The real training loop with the paper's preset, split by what it spends its time on."""
-    ucp = Run(name, env_steps=iterations * 8, random_steps=0, multiplier={"start": 0})
+    ucp = Run(
+        name, preset="paper", env_steps=iterations * 8, random_steps=0, multiplier={"start": 0}
+    )
     spent = dict.fromkeys(("step", "act", "sample", "update"), 0.0)
 
     def timed(owner: object, method: str, key: str) -> None:
@@ -247,7 +249,8 @@ def together(count: int, threads: int, iterations: int) -> float:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import torch, learner\n"
         "n, t = int(sys.argv[2]), int(sys.argv[3])\n"
-        "u = learner.Run(learner.TASKS[0], env_steps=8 * n, random_steps=0, threads=t)\n"
+        "how = {'preset': 'paper', 'env_steps': 8 * n, 'random_steps': 0, 'threads': t}\n"
+        "u = learner.Run(learner.TASKS[0], **how)\n"
         "learner.run_loop(u, 20); sys.stdout.write('ready\\n'); sys.stdout.flush()\n"
         "sys.stdin.readline(); print(n / learner.run_loop(u, n))"
     )
@@ -274,7 +277,7 @@ def paper_agent(
     spec = TaskSpec("benchmark", OBS, (-1.0,) * ACTION, (1.0,) * ACTION, names, None)
     config: RunConfig = resolve(
         "benchmark",
-        preset="navigation",
+        preset="paper",
         networks={"quantiles": quantiles},
         replay={"batch": batch, "capacity": fill},
         multiplier={"start": 0},

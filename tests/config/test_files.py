@@ -58,10 +58,10 @@ def test_what_variants_were_called_leads_to_what_they_are_called():
 
 def test_variants_differ_from_ucp_in_nothing_but_their_column_of_the_table():
     names = {"utility", "stock", "starts"}
-    base = resolve("X", preset="navigation", budget="25")
+    base = resolve("X", preset="paper", budget="25")
     differences = {}
     for method in VARIANTS:
-        config = resolve("X", preset="navigation", method=method, budget="25")
+        config = resolve("X", preset="paper", method=method, budget="25")
         differences[method] = {
             field.name: getattr(config, field.name)
             for field in dataclasses.fields(config)
@@ -79,8 +79,8 @@ def test_variants_differ_from_ucp_in_nothing_but_their_column_of_the_table():
 
 
 def test_the_papers_hyperparameters():
-    navigation = resolve("SafetyPointGoal1-v0", preset="navigation")
-    velocity = resolve("SafetyHopperVelocity-v1", preset="velocity")
+    navigation = resolve("SafetyPointGoal1-v0", preset="paper")
+    velocity = resolve("SafetyHopperVelocity-v1", preset="paper")
     for config in (navigation, velocity):
         assert (config.replay.batch, config.networks.quantiles) == (256, 100)
         assert (config.replay.capacity, config.networks.hidden) == (1_000_000, (256, 256))
@@ -95,7 +95,7 @@ def test_the_papers_hyperparameters():
 
 
 def test_the_released_code_counts_iterations_of_eight_environments():
-    config = resolve("SafetyPointGoal1-v0", preset="paper-code-navigation")
+    config = resolve("SafetyPointGoal1-v0", preset="paper-code")
     assert config.env_steps == 8 * 3_000_000
     assert config.random_steps == 8 * 30_000
     assert config.multiplier.start == 8 * 50_000
@@ -108,14 +108,22 @@ def test_the_released_code_counts_iterations_of_eight_environments():
 
 
 def test_presets_know_the_odd_tasks():
-    assert resolve("SafetyPointCircle1-v0", preset="navigation").networks.stock_scale == 100.0
-    assert resolve("SafetyPointGoal1-v0", preset="navigation").networks.stock_scale == 10.0
-    assert resolve("SafetySwimmerVelocity-v1", preset="velocity").gamma == 0.995
-    assert resolve("SafetyHumanoidVelocity-v1", preset="velocity").env_steps == 3_000_000
+    assert resolve("SafetyPointCircle1-v0", preset="paper").networks.stock_scale == 100.0
+    assert resolve("SafetyPointGoal1-v0", preset="paper").networks.stock_scale == 10.0
+    assert resolve("SafetySwimmerVelocity-v1", preset="paper").gamma == 0.995
+    assert resolve("SafetyHumanoidVelocity-v1", preset="paper").env_steps == 3_000_000
+
+
+def test_a_task_alone_is_trained_by_what_learns_best_here_and_the_papers_settings_have_names():
+    ours = resolve("SafetyPointGoal1-v0", family="navigation")
+    assert (ours.hold, ours.env_steps, ours.networks.hidden) == (4, 3_200_000, (128, 128))
+    assert resolve("SafetyPointGoal1-v0", preset="paper").hold == 1
+    code = resolve("SafetyHopperVelocity-v1", preset="paper-code")
+    assert (code.env_steps, code.entropy.weight, code.multiplier.initial) == (8_000_000, 0.5, 10.0)
 
 
 def test_what_the_user_says_wins():
-    config = resolve("X", preset="velocity", gamma=0.9, critic={"rate": 1e-2})
+    config = resolve("X", preset="paper", gamma=0.9, critic={"rate": 1e-2})
     assert (config.gamma, config.critic.rate, config.critic.polyak) == (0.9, 1e-2, 0.005)
 
 

@@ -230,7 +230,8 @@ class RunConfig:
     method: str = "ucp"
     """A method listed by `ucpo methods`, or the path of a TOML file with one of your own."""
     preset: str = "auto"
-    """Name of a preset, or path of a TOML file; auto picks the one of the task's family."""
+    """Settings: auto picks what learns best here on tasks of the family; paper and paper-code are
+    the paper's and its released code's; or the path of a TOML file of your own."""
     seed: int = 0
     """Seed of everything random. The same seed, on one thread, gives the same run."""
 

@@ -150,6 +150,8 @@ class VectorTask(ABC):
             raise UsageError(f"num_envs must be at least 1, got {num_envs}")
         self.spec = spec
         self.num_envs = num_envs
+        self.lengths: Ints = np.zeros(num_envs, np.int64)
+        """Environment steps made in the episodes under way, (n,)."""
         self.awake: Bools = np.ones(num_envs, np.bool_)
         """Rows that `advance` is for, (n,): an episode that ended sits out the rest of a decision.
         What is answered for the other rows is not looked at."""
@@ -202,7 +204,7 @@ class VectorTask(ABC):
         self._starts, self._stock_discount = starts, stock_discount
         self.initial_stock = np.zeros((n, C), np.float32)
         self.stock = np.zeros((n, C), np.float32)
-        self.lengths = np.zeros(n, np.int64)  # environment steps made in the episodes under way
+        self.lengths = np.zeros(n, np.int64)
         self._seeds = np.zeros(n, np.int64)
         self._returns = np.zeros(n)
         self._costs = np.zeros((n, C))

@@ -178,8 +178,9 @@ def test_episodes_end_at_the_time_limit_and_only_there(name):
     env.begin(np.array([0]), [1])
     limit = 500 if "Circle" in name else 1000
     assert env.spec.max_episode_steps == limit
-    env.steps[:] = limit - 2
+    env.lengths[:] = limit - 2
     assert not env.advance(STILL).truncated[0]
+    env.lengths += 1
     out = env.advance(STILL)
     assert out.truncated[0] and not out.terminated[0]
 

@@ -77,7 +77,6 @@ class NavigationTask(VectorTask):
         self.rules = layout.Rules.of(self.arena)
         self.aim = AIMS[self.arena.aim](num_envs, self.rules)
         self.streams = [layout.Stream(0) for _ in range(num_envs)]
-        self.steps = np.zeros(num_envs, np.int64)  # made in the episodes under way
         self.observation = np.zeros((num_envs, self.arena.observation_size))
         """Of every environment, in double precision."""
         self.charged: dict[str, Bools] = {}
@@ -99,7 +98,7 @@ class NavigationTask(VectorTask):
     def begin_row(self, row: int) -> None:
         """Start an episode with the random numbers that come next."""
         self.world.place(row, layout.draw(self.rules, self.streams[row]))
-        self.steps[row] = 0
+        self.lengths[row] = 0
         if not self.aim.renew(self.world, row, self.streams[row], fresh=True):
             raise UsageError(f"no room for a goal in {self.spec.name}; choose fewer objects")
 
@@ -115,7 +114,6 @@ class NavigationTask(VectorTask):
 
     def judge(self) -> Outcome:
         """What the step that led here is worth; sets new goals where one was reached."""
-        self.steps += 1
         reward, self.reached = self.aim.reward(self.world)
         self.charged = costs.indicators(self.world, self.aim)
         self.aim.tick()
@@ -140,7 +138,7 @@ class NavigationTask(VectorTask):
             reward=reward,
             costs=charges,
             terminated=terminated,
-            truncated=~terminated & (self.steps >= self.arena.max_episode_steps),
+            truncated=~terminated & (self.lengths + 1 >= self.arena.max_episode_steps),
         )
 
     def speed(self) -> Floats:
@@ -191,7 +189,6 @@ class NavigationTask(VectorTask):
         return {
             **self.world.get_state(row),
             **self.streams[row].get_state(),
-            "steps": np.array(self.steps[row]),
             "memory": self.aim.memory[row].copy(),
             "button": np.array(self.aim.button[row]),
             "timer": np.array(self.aim.timer[row]),
@@ -202,7 +199,6 @@ class NavigationTask(VectorTask):
         """Go on from what `row_state` returned."""
         self.world.set_state(row, state)
         self.streams[row].set_state(state)
-        self.steps[row] = state["steps"]
         self.aim.memory[row] = state["memory"]
         self.aim.button[row] = state["button"]
         self.aim.timer[row] = state["timer"]

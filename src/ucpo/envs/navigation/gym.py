@@ -77,6 +77,7 @@ class NavigationEnv(gymnasium.Env[Observation, NDArray[np.float64]]):
         if action.shape != (2,):
             raise UsageError(f"an action has shape (2,), got {action.shape}")
         out = self.task.advance(action[None])
+        self.task.lengths += 1
         kinds = [kind for kind in COST_NAMES if COST_NAMES[kind][0] in self.task.charged]
         info = {
             "cost": float(self.task.charged["cost"][0]),

@@ -67,7 +67,6 @@ class VelocityTask(VectorTask):
             num_envs,
         )
         self.world = World(self.runner, model, num_envs, threads)
-        self.steps = np.zeros(num_envs, np.int64)  # made in the episodes under way
         self.observation: Floats = np.zeros((num_envs, self.runner.observation_size))
         """Of every environment, in double precision."""
         self.velocity: Floats = np.zeros((num_envs, 2))
@@ -90,7 +89,7 @@ class VelocityTask(VectorTask):
         else:
             qvel = generator.uniform(-noise, noise, model.nv)
         self.world.place(row, qpos, qvel)
-        self.steps[row] = 0
+        self.lengths[row] = 0
         self.observation[row] = self._observe(row)
 
     def advance(self, actions: Floats) -> Outcome:
@@ -109,7 +108,6 @@ class VelocityTask(VectorTask):
     def judge(self, controls: Floats) -> Outcome:
         """What the step that led here is worth."""
         runner, world = self.runner, self.world
-        self.steps += 1
         self.velocity = (world.position - world.before) / world.seconds
         self._controls = np.array(controls, np.float64)
         broken = world.broken
@@ -132,7 +130,7 @@ class VelocityTask(VectorTask):
             reward=reward,
             costs=costs,
             terminated=terminated,
-            truncated=~terminated & (self.steps >= (self.spec.max_episode_steps or np.inf)),
+            truncated=~terminated & (self.lengths + 1 >= (self.spec.max_episode_steps or np.inf)),
         )
 
     def charge(self, name: str) -> Floats:
@@ -160,14 +158,12 @@ class VelocityTask(VectorTask):
     def row_state(self, row: int) -> Arrays:
         """What an episode needs to go on, except stock and sums, which the base class keeps."""
         return self.world.get_state(row) | {
-            "steps": np.array(self.steps[row]),
             "observation": self.observation[row].copy(),
         }
 
     def set_row_state(self, row: int, state: Arrays) -> None:
         """Go on from what `row_state` returned."""
         self.world.set_state(row, state)
-        self.steps[row] = state["steps"]
         self.observation[row] = state["observation"]
 
     def _observe(self, rows: int | slice) -> Floats:

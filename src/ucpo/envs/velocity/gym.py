@@ -79,6 +79,7 @@ class VelocityEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
                 f"an action has shape {self.action_space.shape}, got one of shape {action.shape}"
             )
         out = task.drive(action[None])
+        task.lengths += 1
         costs = {name: float(task.charge(name)[0]) for name in COST_NAMES}
         (x, y), (vx, vy) = task.world.position[0].tolist(), task.velocity[0].tolist()
         info = {
