@@ -10,11 +10,12 @@ log = logging.getLogger("ucpo")
 _SAID: set[str] = set()
 
 
-class UsageError(ValueError):
+class UsageError(Exception):
     """What was given cannot work. The message says what was wrong, what was expected, what to do.
 
     The command line prints it without a traceback and exits with code 2. Messages may quote files
-    of strangers, so what would control a terminal is spelt out.
+    of strangers, so what would control a terminal is spelt out. It is no ValueError, because the
+    parser of the command line would take those for its own.
     """
 
     def __init__(self, text: str) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from ucpo.cli.main import main
+from ucpo.errors import UsageError
 
 QUICK = [
     *("--env-steps", "800", "--random-steps", "400", "--log-every", "400"),
@@ -131,7 +132,7 @@ def test_a_misspelt_option_is_answered(capsys):
 
 
 def test_debug_shows_the_traceback():
-    with pytest.raises(ValueError, match="no policy"):
+    with pytest.raises(UsageError, match="no policy"):
         main(["evaluate", "nowhere", "--debug"])
 
 
@@ -172,3 +173,31 @@ def test_what_is_public_is_what_dir_shows():
     assert {"UCP", "load", "train", "Controller", "__version__"} <= set(dir(ucpo))
     assert not [name for name in dir(ucpo) if name.startswith("_") and name != "__version__"]
     assert set(ucpo.__all__) <= set(dir(ucpo))
+
+
+def test_a_value_of_an_option_is_not_taken_for_the_task(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--seed", "1"])
+    assert "which task?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["train", "--networks.normalise", "--seed", "1", "Courier-v9"])
+    assert "Courier-v9" in capsys.readouterr().err
+
+
+def test_impossible_values_are_told_in_our_own_words(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "Courier-v0", "--critic.rate", "-1"])
+    assert capsys.readouterr().err == "ucpo: critic.rate must be above 0, got -1.0\n"
+
+
+def test_what_was_called_variant_is_told(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "Courier-v0", "--variant", "ucp-ds"])
+    assert "--variant is called --method now" in capsys.readouterr().err
+
+
+def test_methods_are_listed_with_their_parts(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["methods"])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ucp-na ")]
+    assert {"ucp", "mean", "single", "hidden"} <= set(line.split())

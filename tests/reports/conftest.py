@@ -22,7 +22,7 @@ def runs(tmp_path_factory):
             random_steps=1000,
             log_every=1000,
         )
-        agent.learn(3000, run=run, show=False)
+        agent.learn(3200, run=run, show=False)
         budgets = [0.0, 25.0]
         evaluate_run(Request(policy=run, budgets=budgets, episodes=6, save_paths=1, calibrate=True))
     return folder

@@ -77,7 +77,7 @@ def test_numbers_in_tables_are_those_of_the_episodes(runs, report):
     assert row["return"] == pytest.approx(np.mean(means))
     # Student-t with one degree of freedom: 12.706 times the standard error
     assert row["return_half"] == pytest.approx(12.706 * abs(means[0] - means[1]) / 2, rel=1e-3)
-    assert (row["seeds"], row["episodes"], row["env_steps"]) == (2, 12, 3000)
+    assert (row["seeds"], row["episodes"], row["env_steps"]) == (2, 12, 3200)
     published = paper.lookup("UCP", "SafetyPointCircle1-v0", 25)
     assert row["paper_return"] == published.return_mean
     assert row["return_difference"] == pytest.approx(row["return"] - published.return_mean)

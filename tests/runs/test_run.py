@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_metrics_and_another_seed_others(tmp_path):
 def test_metrics_of_learning_have_columns_from_the_first_row_on(tmp_path):
     learn(tmp_path / "run")
     first, *_, last = rows(tmp_path / "run")
-    assert first["actor_loss"] == "nan"
+    assert first["actor_loss"] == ""
     assert float(last["actor_loss"]) == float(last["actor_loss"])
 
 
@@ -178,3 +178,32 @@ def test_environments_in_processes_of_their_own_train_to_the_same_policy():
         agent.task.close()
     assert agent.learner.updates == 40
     assert policies[0] == policies[1]
+
+
+def test_tracking_that_fails_leaves_no_folder_in_the_way(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "wandb", None)  # not installed
+    with pytest.raises(UsageError, match=r"ucpo\[wandb\]"):
+        UCP("Courier-v0", **QUICK).learn(run=tmp_path / "run", show=False, track="wandb")
+    assert not (tmp_path / "run").exists()
+
+
+def test_callbacks_hear_of_rows_and_episodes_and_may_stop_a_training():
+    rows, costs = [], []
+    agent = UCP("Courier-v0", **QUICK)
+    agent.learn(
+        show=False,
+        on_log=rows.append,
+        on_episode=lambda episodes: costs.extend(episodes.costs[:, 0]),
+        stop=lambda: len(costs) >= 12,
+    )
+    assert 12 <= len(costs) < 20
+    assert agent.learner.env_steps < agent.config.env_steps
+    assert all("return" in row and "steps_per_second" in row for row in rows)
+
+
+def test_budgets_may_be_numbers():
+    assert UCP("Courier-v0", **{**QUICK, "budget_range": (0, 25)}).grid.high == (25.0,)
+    both = {"near_misses": (0, 10), "fines": (1, 4)}
+    assert UCP("Courier2-v0", **{**QUICK, "budget_range": both}).grid.low == (0.0, 1.0)

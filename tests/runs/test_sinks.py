@@ -1,6 +1,7 @@
 import io
 import sys
 
+import polars as pl
 import pytest
 
 from ucpo.errors import UsageError
@@ -58,3 +59,11 @@ def test_tracking_without_the_package_says_what_to_install(monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UsageError, match=r"pip install 'ucpo\[wandb\]'"):
         WandbSink(tmp_path, {})
+
+
+def test_cells_without_a_number_are_empty_so_that_columns_stay_numbers(tmp_path):
+    sink = CsvSink(tmp_path / "metrics.csv")
+    sink.write({"env_steps": 1, "actor_loss": float("nan")}, {})
+    sink.write({"env_steps": 2, "actor_loss": 0.5}, {})
+    read = pl.read_csv(tmp_path / "metrics.csv")
+    assert read["actor_loss"].to_list() == [None, 0.5]

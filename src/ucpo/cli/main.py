@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -73,23 +74,47 @@ def _train_defaults(given: list[str]) -> Train:
     if given[:1] != ["train"]:
         return Train(RunConfig())
     peek = argparse.ArgumentParser(prog="ucpo train", add_help=False, allow_abbrev=False)
-    peek.add_argument("task", nargs="?")
     peek.add_argument("--preset", default="auto")
     peek.add_argument("--method", default="ucp")
     peek.add_argument("--budget", nargs="+", default=[])
     known, rest = peek.parse_known_args(given[1:])
     if any(word.partition("=")[0] == "--variant" for word in rest):
         raise UsageError("--variant is called --method now; `ucpo methods` lists them")
-    if known.task is None and not {"-h", "--help"} & set(rest):
+    named = _task(rest)
+    if named is None and not {"-h", "--help"} & set(rest):
         raise UsageError("which task? `ucpo tasks` lists them; e.g. ucpo train Courier-v0")
-    task = known.task or "Courier-v0"
+    task = named or RunConfig().task
     import_home(task)  # a module may register utilities too, which options then name
-    return Train(
-        resolve(
-            task,
-            method=known.method,
-            preset=known.preset,
-            family=family_of(task),
-            budget=known.budget,
-        )
+    config = resolve(
+        task,
+        method=known.method,
+        preset=known.preset,
+        family=family_of(task),
+        budget=known.budget,
     )
+    return Train(config if named else dataclasses.replace(config, task=tyro.MISSING))
+
+
+def _task(words: Sequence[str]) -> str | None:
+    """The first word that is neither an option nor what an option is set to."""
+    before = ""
+    for word in words:
+        takes_it = before.startswith("-") and "=" not in before and before not in _flags()
+        if not word.startswith("-") and not takes_it:
+            return word
+        before = word
+    return None
+
+
+def _flags() -> set[str]:
+    """Options that are set by being named."""
+    names: set[str] = set()
+    for option in dataclasses.fields(RunConfig):
+        inner = option.default_factory() if callable(option.default_factory) else None
+        parts = dataclasses.fields(inner) if dataclasses.is_dataclass(inner) else (option,)
+        group = f"{option.name}." if inner is not None else ""
+        for part in parts:
+            if isinstance(part.default, bool):
+                name = part.name.replace("_", "-")
+                names |= {f"--{group}{name}", f"--{group}no-{name}"}
+    return names

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import tomllib
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
@@ -38,6 +39,9 @@ def resolve(
     """
     if "variant" in overrides:
         raise UsageError("variants are methods now: write --method instead of --variant")
+    for name in ("budget_range", "budget"):
+        if name in overrides:
+            overrides[name] = _budgets(overrides[name])
     _, composition = read_method(method)
     layers = [
         _preset(family if preset == "auto" else preset, task),
@@ -50,6 +54,16 @@ def resolve(
         merged = _merge(merged, layer)
     config: RunConfig = from_dict(RunConfig, merged)
     return config
+
+
+def _budgets(given: Any) -> Any:
+    """Budgets given as pairs of numbers, or by name of the cost, as the texts they stand for."""
+    if isinstance(given, Mapping):
+        return [f"{cost}={_budgets(value)}" for cost, value in given.items()]
+    numbers = isinstance(given, tuple | list) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) for each in given
+    )
+    return ":".join(map(str, given)) if numbers and len(given) == 2 else given
 
 
 def preset_names() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from ucpo.config.files import to_toml
 from ucpo.config.options import RunConfig
-from ucpo.errors import UsageError
+from ucpo.errors import UsageError, shell
 from ucpo.storage import files
 from ucpo.storage.names import CONFIG_FILE, LOG_FILE, METRICS_FILE
 
@@ -33,7 +34,9 @@ class RunFolder:
         try:
             path.mkdir(parents=True)
         except FileExistsError:
-            hint = f"To go on with the run in it: ucpo resume {path}. Otherwise choose another"
+            hint = (
+                f"To go on with the run in it: ucpo resume {shell(path)}. Otherwise choose another"
+            )
             if not (path / CONFIG_FILE).is_file():
                 hint = "Choose another"
             raise UsageError(
@@ -50,6 +53,11 @@ class RunFolder:
         """What metrics.csv holds so far."""
         path = self.path / METRICS_FILE
         return path.read_bytes() if path.is_file() else b""
+
+    def discard(self) -> None:
+        """Remove it, where a training did not even begin: nothing must block another attempt."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def close(self) -> None:
         """Let others use it."""

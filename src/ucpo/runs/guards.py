@@ -16,7 +16,7 @@ from ucpo.config.files import read_config
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import Arrays, BrokenStepError
 from ucpo.envs.registry import Task, make_task
-from ucpo.errors import NotFiniteError, UsageError
+from ucpo.errors import NotFiniteError, UsageError, shell
 from ucpo.learners.interface import Learner, Metrics
 from ucpo.stock import Start
 from ucpo.storage import files
@@ -55,9 +55,8 @@ def dump(folder: Path, error: NotFiniteError, config: RunConfig, learner: Learne
         )
     else:
         name, arrays = BROKEN_UPDATE, learner.state()
-        hint = (
-            f"ucpo resume {folder} goes on before it, and meets it again unless something differs"
-        )
+        resume = f"ucpo resume {shell(folder)}"
+        hint = f"{resume} goes on before it, and meets it again unless something differs"
     about |= {"reproduce": hint}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **_named(arrays))
@@ -79,7 +78,7 @@ def reproduce(run: str | Path, task: Task | None = None) -> None:
         with np.load(folder / f"{BROKEN_STEP}.npz", allow_pickle=False) as file:
             actions, stock = file["actions"], file["stock"]
         start = Start(int(about["seed"]), stock)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
         raise UsageError(f"{folder} holds no broken step that can be read ({error})") from None
     config = read_config(folder / CONFIG_FILE)
     played = make_task(config.task if task is None else task, 1, config.costs or None)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ucpo.config.files import parse_config, read_config, to_toml
 from ucpo.config.options import RunConfig
-from ucpo.errors import UsageError
+from ucpo.errors import UsageError, shell
 from ucpo.policies.critics import save_critics
 from ucpo.runs.checkpoints import Checkpoint, Checkpoints, DamagedError, any_written, checkpoints
 from ucpo.runs.folder import RunFolder, logged
@@ -120,7 +120,7 @@ def _newest(folder: RunFolder, make: Make) -> Resumed:
         if steps >= goal:
             raise UsageError(
                 f"the run in {path} is finished: it has made {steps:,} of {goal:,} environment "
-                f"steps. To extend it, name a larger total: ucpo resume {path} --env-steps "
+                f"steps. To extend it, name a larger total: ucpo resume {shell(path)} --env-steps "
                 f"{2 * steps}"
             )
         files.log.info("%s goes on at %s of %s environment steps", path, f"{steps:,}", f"{goal:,}")

@@ -174,7 +174,12 @@ class Run:
             if folder is not None:
                 files.patiently(partial(folder.write_config, self.config), asked)
             made = partial(self._sinks, folder, show, track, on_log)
-            journal = Journal([*files.patiently(made, asked), *sinks], asked)
+            try:
+                journal = Journal([*files.patiently(made, asked), *sinks], asked)
+            except Exception:
+                if folder is not None and run is not None:
+                    folder.discard()
+                raise
             stack.callback(journal.close)
             saver = None if folder is None else Saver(training, folder, self._checkpoint, asked)
             with _left_behind(training, folder, saver):

@@ -72,12 +72,17 @@ class CsvSink:
         writer = csv.DictWriter(text, fields, restval="", extrasaction="ignore")
         if self._fields is None:
             writer.writeheader()
-        writer.writerow({key: f"{value:.9g}" for key, value in row.items()})
+        writer.writerow({key: _cell(value) for key, value in row.items()})
         files.append(self._path, text.getvalue().encode())
         self._fields = fields
 
     def close(self) -> None:
         """Nothing is held back."""
+
+
+def _cell(value: float) -> str:
+    """A number as text; nothing where there is none yet, so that columns are read as numbers."""
+    return f"{value:.9g}" if value == value else ""
 
 
 class TensorBoardSink:

@@ -14,6 +14,7 @@ from ucpo.config.assembly import make_grid, make_learner, make_task
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import Arrays, VectorTask
 from ucpo.envs.registry import Task
+from ucpo.errors import say_once
 from ucpo.learners.interface import Learner
 from ucpo.problem import BudgetGrid, Floats
 from ucpo.runs.progress import Progress
@@ -40,6 +41,8 @@ class Training:
         """One that has not begun."""
         torch.set_num_threads(config.threads)
         torch.set_float32_matmul_precision("medium" if config.precision == "bf16" else "highest")
+        if config.stock == "discounted" and config.stock_discount == 1.0:
+            say_once("a stock discounted by 1 is not discounted: ucp-ds is ucp at a gamma of 1")
         made = make_task(task, config)
         grid = make_grid(config, made.spec)
         generator = np.random.default_rng([config.seed, 1])
