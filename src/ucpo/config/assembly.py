@@ -24,11 +24,13 @@ from ucpo.envs.shaping import (
     Plain,
     Saute,
     Shaping,
+    Staggered,
     all_or_nothing,
     excess,
 )
 from ucpo.errors import UsageError, nearest
 from ucpo.learners.entropy import Entropy
+from ucpo.learners.episode_prices import EpisodeAscent, Switch
 from ucpo.learners.interface import Learner, Multiplier
 from ucpo.learners.multipliers import (
     Ascent,
@@ -100,7 +102,10 @@ def make_task(task: Task, config: RunConfig) -> VectorTask:
             "restart_workers": config.restart_workers,
         },
     )
-    return EarlyTermination(made) if config.shaping.kind == "early-termination" else made
+    if config.shaping.kind == "early-termination":
+        made = EarlyTermination(made)
+    staggered = config.learner == "ppo" and config.ppo.stagger and config.num_envs > 1
+    return Staggered(made) if staggered else made
 
 
 def make_shaping(config: ShapingConfig) -> Shaping:
@@ -123,21 +128,19 @@ def make_multiplier(config: MultiplierConfig, problem: Problem, grid: BudgetGrid
         how = {"window": config.window, "start": config.start}
         kp, ki, kd = config.gains
         return Pid(grid, (kp, ki, kd), initial=config.initial, **how)
+    if config.kind == "switch":
+        return Switch(grid, slack=config.slack, window=config.window, start=config.start)
     ascents: dict[str, Callable[[float], Ascent]] = {
         "gradient": Gradient,
         "softplus": SoftplusAdam,
         "clamped": ClampedAdam,
     }
-    return DualAscent(
-        problem,
-        grid,
-        ascents[config.kind](config.rate),
-        initial=config.initial,
-        minimum=config.minimum,
-        maximum=config.maximum,
-        window=config.window,
-        start=config.start,
-    )
+    ascent = ascents[config.kind](config.rate)
+    bounds = {"initial": config.initial, "minimum": config.minimum, "maximum": config.maximum}
+    if config.window == 0:
+        return EpisodeAscent(problem, grid, ascent, **bounds, start=config.start)
+    how = {"window": config.window, "start": config.start}
+    return DualAscent(problem, grid, ascent, **bounds, **how)
 
 
 def make_learner(
@@ -156,6 +159,15 @@ def make_learner(
     return LEARNERS[config.learner](config, spec, grid, generator)
 
 
+def make_on_policy(
+    config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
+) -> Learner:
+    """The on-policy learner; see `ucpo.config.ppo_assembly`, which builds on this file."""
+    from ucpo.config.ppo_assembly import make_ppo
+
+    return make_ppo(config, spec, grid)
+
+
 def make_ucp(
     config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
 ) -> UCP:
@@ -164,6 +176,11 @@ def make_ucp(
         raise UsageError(
             f"ucp learns of costs through its critics, so it goes without the shaping "
             f"{config.shaping.kind!r}; leave shaping out, or choose another learner"
+        )
+    if config.multiplier.kind == "switch" or config.multiplier.window == 0:
+        raise UsageError(
+            "ucp moves prices at every update, by its latest episodes; give --multiplier.window "
+            "and a --multiplier.kind other than switch, or choose learner ppo"
         )
     C = len(spec.cost_names)
     problem, device = make_problem(config, spec.cost_names), make_device(config.device)
@@ -204,7 +221,7 @@ def make_ucp(
     )
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {"ucp": make_ucp}
+LEARNERS: dict[str, Callable[..., Learner]] = {"ucp": make_ucp, "ppo": make_on_policy}
 """By the name a configuration calls them."""
 
 

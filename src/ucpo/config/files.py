@@ -1,7 +1,8 @@
 """Configurations from and to TOML: presets and methods, and what runs keep.
 
 Presets and methods hold differences from the defaults: a family of tasks first, then a method, then
-what the user says.
+what the user says. A preset may hold further differences for some tasks, for a learner, and, once
+the method has had its say, for some methods.
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ def resolve(
         if name in overrides:
             overrides[name] = _budgets(overrides[name])
     _, composition = read_method(method)
+    learner = str(overrides.get("learner", composition.get("learner", RunConfig.learner)))
+    chosen = family if preset == "auto" else preset
+    before, after = _preset(chosen, task, learner, Path(method).stem)
     layers = [
-        _preset(family if preset == "auto" else preset, task),
+        before,
         composition,
+        after,
         {"task": task, "method": Path(method).stem if _is_file(method) else method},
         {"preset": preset, **overrides},
     ]
@@ -101,8 +106,10 @@ def _shipped(folder: str) -> Any:
     return resources.files("ucpo.config") / folder
 
 
-def _preset(name: str, task: str) -> dict[str, Any]:
-    """A preset with its differences for this task folded in."""
+def _preset(
+    name: str, task: str, learner: str, method: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a preset says before a method does, and what it says of methods."""
     if _is_file(name):
         table = _read(Path(name), "preset")
     elif name in preset_names():
@@ -111,13 +118,31 @@ def _preset(name: str, task: str) -> dict[str, Any]:
         raise UsageError(
             f"no preset {name!r}; {nearest(name, preset_names())} (or give the path of a .toml)"
         )
-    tasks = table.pop("tasks", {})
-    if not isinstance(tasks, dict) or not all(isinstance(d, dict) for d in tasks.values()):
-        raise UsageError(f"preset {name}: tasks must be tables of options by name of the task")
-    for pattern, difference in tasks.items():
-        if fnmatchcase(task, pattern):
-            table = _merge(table, difference)
+    methods = _tables(table, "methods", name)
+    chosen = {"tasks": task, "learners": learner}
+    before, after = _folded(table, chosen, name), dict[str, Any]()
+    for pattern, difference in methods.items():
+        if fnmatchcase(method, pattern):
+            after = _merge(after, _folded(difference, chosen, name))
+    return before, after
+
+
+def _folded(table: dict[str, Any], chosen: dict[str, str], preset: str) -> dict[str, Any]:
+    """A table with its differences for what was chosen folded in, one kind after the other."""
+    groups = {kind: _tables(table, kind, preset) for kind in chosen}
+    table = {key: value for key, value in table.items() if key not in ("methods", *chosen)}
+    for kind, differences in groups.items():
+        for pattern, difference in differences.items():
+            if fnmatchcase(chosen[kind], pattern):
+                table = _merge(table, _folded(difference, chosen, preset))
     return table
+
+
+def _tables(table: dict[str, Any], kind: str, preset: str) -> dict[str, dict[str, Any]]:
+    tables = table.get(kind, {})
+    if not isinstance(tables, dict) or not all(isinstance(d, dict) for d in tables.values()):
+        raise UsageError(f"preset {preset}: {kind} must be tables of options by name of the {kind[:-1]}")
+    return tables
 
 
 def _read(path: Any, what: str) -> dict[str, Any]:

@@ -13,20 +13,12 @@ from typing import Literal
 
 from tyro.conf import Positional
 
+from ucpo.config.checks import require as _require
+from ucpo.config.checks import within as _within
+from ucpo.config.ppo_options import PPOConfig
 from ucpo.envs.interface import Hold
-from ucpo.errors import UsageError
 
 _WIDEST, _DEEPEST, _MOST = 2**16, 64, 10**15  # beyond any sense, within any number's reach
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise UsageError(message)
-
-
-def _within(name: str, value: float, low: float, high: float) -> None:
-    bound = f"at least {low:,}" if value < low else f"at most {high:,}"
-    _require(low <= value <= high, f"{name} must be {bound}, got {value}")
 
 
 def _rates(name: str, rate: float, clip: float, polyak: float) -> None:
@@ -169,9 +161,10 @@ class EntropyConfig:
 class MultiplierConfig:
     """How the prices of exceeding a budget move."""
 
-    kind: Literal["fixed", "gradient", "softplus", "clamped", "pid"] = "gradient"
+    kind: Literal["fixed", "gradient", "softplus", "clamped", "pid", "switch"] = "gradient"
     """How prices move: not at all, by gradient ascent (paper), by Adam behind a softplus (released
-    code), by Adam clamped at the minimum (OmniSafe), or by a PID controller, for one budget."""
+    code), by Adam clamped at the minimum (OmniSafe), or, for one budget, by a PID controller or a
+    switch between reward and cost (CRPO)."""
     initial: float = 1.0
     """First value."""
     rate: float = 5e-5
@@ -183,12 +176,17 @@ class MultiplierConfig:
     maximum: float = float("inf")
     """Upper bound."""
     window: int = 8
-    """Finished episodes an update averages over, the latest ones."""
+    """Finished episodes an update averages over, the latest ones; 0: those since the last update,
+    each of them once, which move the price of their own budget only."""
+    slack: float = 0.0
+    """Of the switch: mean cost above the budget that is let pass."""
     start: int = 50_000
     """Environment steps before the prices begin to move."""
 
     def __post_init__(self) -> None:
-        _within("multiplier.window", self.window, 1, 10**6)
+        averages = self.kind in ("pid", "switch")
+        _within("multiplier.window", self.window, 1 if averages else 0, 10**6)
+        _within("multiplier.slack", self.slack, 0.0, 1e9)
         _require(
             len(self.gains) == 3 and all(0.0 <= gain < math.inf for gain in self.gains),
             f"multiplier.gains are three numbers of at least 0, got {self.gains}",
@@ -302,6 +300,7 @@ class RunConfig:
     entropy: EntropyConfig = field(default_factory=EntropyConfig)
     multiplier: MultiplierConfig = field(default_factory=MultiplierConfig)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
 
     def __post_init__(self) -> None:
         for name, gamma in (("gamma", self.gamma), ("cost_gamma", self.discount_of_costs)):

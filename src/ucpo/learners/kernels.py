@@ -1,7 +1,7 @@
 """Compiled loops and hand-written backward passes, out of the reader's way.
 
 What each computes is said, in equations, where it is used: `ucpo.learners.networks`,
-`ucpo.learners.quantiles` and `ucpo.learners.replay`.
+`ucpo.learners.quantiles`, `ucpo.learners.replay` and `ucpo.learners.rollout`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class OneByOne(torch.autograd.Function):
                 seen.append(hidden)
                 to = last if i + 1 == len(stack) else hidden.new_empty(len(hidden), len(bias))
                 hidden = torch.addmm(bias, hidden, weight, out=to)
-                if i < layers.rectified:
-                    hidden.relu_()
+                if i < layers.activated:
+                    hidden.relu_() if layers.activation == "relu" else hidden.tanh_()
         ctx.layers, ctx.shapes = layers, [part.shape for part in inputs]
         ctx.save_for_backward(flat, output, *seen)
         return output
@@ -71,8 +71,10 @@ class OneByOne(torch.autograd.Function):
             hidden = [*seen[member * depth : (member + 1) * depth], output[member]]
             slots = layers.stack(gradient[member]) if gradient is not None else []
             for i in reversed(range(depth)):
-                if i < layers.rectified:
+                if i < layers.activated and layers.activation == "relu":
                     slope = torch.ops.aten.threshold_backward(slope, hidden[i + 1], 0.0)
+                elif i < layers.activated:
+                    slope = torch.ops.aten.tanh_backward(slope, hidden[i + 1])
                 if slots:
                     weight, bias = slots[i]
                     torch.mm(hidden[i].T, slope, out=weight)
@@ -217,3 +219,42 @@ def assemble_windows(
                     discount[i, j] = np.float32(0.0) if terminated[row, env] else decay[age, j]
                 break
             row = (row + 1) % len(ended)
+
+
+# --- Advantages of a rollout ---
+
+
+@numba.njit(cache=True, nogil=True)
+def walk_back(
+    gains: Floats,
+    values: Floats,
+    after: Floats,
+    discount: Floats,
+    lam: Floats,
+    bootstraps: Any,
+    terminated: Any,
+    ended: Any,
+    lost: Any,
+    advantages: Floats,
+) -> None:
+    """From the end of each row to its beginning: what every decision was worth, by signal."""
+    steps, envs, signals = gains.shape
+    for env in range(envs):
+        for signal in range(signals):
+            carry = 0.0
+            for t in range(steps - 1, -1, -1):
+                if lost[t, env]:  # what came of it is not known, so nothing is said of it
+                    carry = 0.0
+                    advantages[t, env, signal] = 0.0
+                    continue
+                if terminated[t, env] or (ended[t, env] and not bootstraps[signal]):
+                    carry = future = 0.0
+                elif ended[t, env] or t + 1 == steps:
+                    carry = 0.0
+                    future = after[t, env, signal]
+                else:
+                    future = values[t + 1, env, signal]
+                fades = discount[t, env, signal]
+                delta = gains[t, env, signal] + fades * future - values[t, env, signal]
+                carry = delta + fades * lam[signal] * carry
+                advantages[t, env, signal] = carry

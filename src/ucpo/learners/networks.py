@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ucpo.learners.kernels import OneByOne, beside
 
 LOG_STD_RANGE = (-5.0, 2.0)
+Activation = Literal["relu", "tanh"]
 
 
 class Layers(nn.Module):
@@ -23,12 +24,18 @@ class Layers(nn.Module):
     """
 
     def __init__(
-        self, members: int, sizes: Sequence[int], generator: torch.Generator, *, last: bool = True
+        self,
+        members: int,
+        sizes: Sequence[int],
+        generator: torch.Generator,
+        *,
+        last: bool = True,
+        activation: Activation = "relu",
     ) -> None:
-        """Layers between consecutive `sizes`; ReLU between them, and after them unless `last`."""
+        """Layers between consecutive `sizes`; activated between them, and after unless `last`."""
         super().__init__()
-        self.sizes = tuple(sizes)
-        self.rectified = len(sizes) - 1 - last  # how many layers a ReLU follows
+        self.sizes, self.activation = tuple(sizes), activation
+        self.activated = len(sizes) - 1 - last  # how many layers are followed by an activation
         self._lengths = [n for i, o in pairwise(sizes) for n in (i * o, o)]
         self.flat = nn.Parameter(torch.empty(members, sum(self._lengths)))
         self._rows: tuple[int, list[list[tuple[Tensor, Tensor]]]] = (0, [])
@@ -68,7 +75,8 @@ class Layers(nn.Module):
         hidden = beside(inputs, len(self.flat))
         for i, (weight, bias) in enumerate(self.stack()):
             hidden = torch.baddbmm(bias[:, None], hidden, weight)
-            hidden = hidden.relu() if i < self.rectified else hidden
+            if i < self.activated:
+                hidden = hidden.relu() if self.activation == "relu" else hidden.tanh()
         return hidden
 
 
@@ -79,6 +87,9 @@ class Body(nn.Module):
         stock_size: Costs whose stock is shown; 0 hides the stock (UCP-NA).
         stock_scale: Cost units that count as one for the networks. Utilities never see this.
         stock_features: If above 0, the stock first passes a ReLU layer of this width.
+        activation: Between the layers.
+        stock_ceiling: Stocks above look like this one; all the same to a utility that is linear
+            from there on.
     """
 
     def __init__(
@@ -91,20 +102,29 @@ class Body(nn.Module):
         stock_scale: float,
         stock_features: int,
         generator: torch.Generator,
+        activation: Activation = "relu",
+        stock_ceiling: float | None = None,
     ) -> None:
         super().__init__()
         self.members, self.stock_size, self.stock_scale = members, stock_size, stock_scale
+        self.stock_ceiling = stock_ceiling
         wide = stock_size
         self.embedding: Layers | None = None
         if stock_size and stock_features:
             wide = stock_features
             sizes = [stock_size, stock_features]
             self.embedding = Layers(members, sizes, generator, last=False)
-        self.layers = Layers(members, [inputs + wide, *hidden, outputs], generator)
+        sizes = [inputs + wide, *hidden, outputs]
+        self.layers = Layers(members, sizes, generator, activation=activation)
 
     def forward(self, inputs: Sequence[Tensor], stock: Tensor) -> Tensor:
-        """Parts of (batch, k), stock (batch, C) in cost units -> (members, batch, outputs)."""
-        scaled = stock[:, : self.stock_size] / self.stock_scale
+        """Parts of (batch, k) or (members, batch, k), stock (batch, C) in cost units -> (members,
+        batch, outputs).
+        """
+        seen = stock[:, : self.stock_size]
+        if self.stock_ceiling is not None:
+            seen = seen.clamp(max=self.stock_ceiling)
+        scaled = seen / self.stock_scale
         if self.embedding is not None:
             scaled = self.embedding(scaled)
         result: Tensor = self.layers(*inputs, scaled)
@@ -149,6 +169,87 @@ class Actor(nn.Module):
         squash = 2.0 * (math.log(2.0) - before_tanh - nn.functional.softplus(-2.0 * before_tanh))
         log_prob = (gaussian - squash).sum(-1)
         return Sample(torch.tanh(before_tanh), log_prob, mean, log_std)
+
+
+class GaussianActor(nn.Module):
+    """A Gaussian whose deviations do not depend on what is seen, and then an action in [-1, 1].
+
+    Ratios and divergences of such policies are those of the Gaussians: what follows a sample is
+    the same function whatever the policy.
+
+    Args:
+        body: Of one member; its outputs are the means.
+        squashed: Whether tanh makes the action of a sample, or clipping.
+        log_std: First value of the logarithm of every deviation.
+    """
+
+    def __init__(self, body: Body, squashed: bool, log_std: float = 0.0) -> None:
+        super().__init__()
+        self.body, self.squashed = body, squashed
+        self.log_std = nn.Parameter(torch.full((body.layers.sizes[-1],), log_std))
+
+    def forward(self, obs: Tensor, stock: Tensor) -> Tensor:
+        """The mean, (batch, action), before it becomes an action."""
+        mean: Tensor = self.body([obs], stock)[0]
+        return mean
+
+    def action(self, sample: Tensor) -> Tensor:
+        """What is done about a sample."""
+        return torch.tanh(sample) if self.squashed else sample.clamp(-1.0, 1.0)
+
+    def mode(self, obs: Tensor, stock: Tensor) -> Tensor:
+        """The deterministic action used in evaluation, (batch, action)."""
+        return self.action(self(obs, stock))
+
+
+class Values(nn.Module):
+    """What a policy may expect from a state: of the reward and of each priced cost.
+
+    Each signal has a network of its own, in units of its own. When units change, the last layers
+    are rescaled, so that nothing else does.
+
+    Args:
+        bodies: One for each signal, with one member each and one output: first the reward's.
+        timed: Whether those of costs see the time that is left.
+    """
+
+    def __init__(self, bodies: Sequence[Body], timed: bool) -> None:
+        super().__init__()
+        self.body, self.timed = bodies[0], timed
+        layers = self.body.layers
+        layers.flat = nn.Parameter(torch.cat([body.layers.flat.detach() for body in bodies]))
+        if self.body.embedding is not None:
+            features = [b.embedding.flat.detach() for b in bodies if b.embedding is not None]
+            self.body.embedding.flat = nn.Parameter(torch.cat(features))
+        self.body.members = len(bodies)
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", torch.zeros(len(bodies)))
+        self.register_buffer("std", torch.ones(len(bodies)))
+
+    def in_units(self, obs: Tensor, stock: Tensor, left: Tensor) -> Tensor:
+        """What each network says, (1 + C, batch); `left` (batch,) is the share of time left."""
+        inputs = [obs]
+        if self.timed:
+            shown = left.expand(self.body.members, 1, -1).transpose(1, 2).clone()
+            shown[0] = 0.0  # rewards are bootstrapped at a time limit, so it is no end to them
+            inputs.append(shown)
+        said: Tensor = self.body(inputs, stock)[:, :, 0]
+        return said
+
+    def forward(self, obs: Tensor, stock: Tensor, left: Tensor) -> Tensor:
+        """Expected sums to come, (1 + C, batch)."""
+        return self.in_units(obs, stock, left) * self.std[:, None] + self.mean[:, None]
+
+    @torch.no_grad()
+    def set_units(self, mean: Tensor, std: Tensor) -> None:
+        """Other units, (1 + C,) each, and the same predictions."""
+        weight, bias = self.body.layers.stack()[-1]  # (1 + C, in, 1), (1 + C, 1)
+        ratio = self.std / std
+        weight.mul_(ratio[:, None, None])
+        bias.mul_(ratio[:, None]).add_(((self.mean - mean) / std)[:, None])
+        self.mean.copy_(mean)
+        self.std.copy_(std)
 
 
 class Critics(nn.Module):

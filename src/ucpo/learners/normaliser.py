@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from ucpo.envs.interface import Arrays
-from ucpo.learners.networks import Actor, Body, Critics
+from ucpo.learners.networks import Actor, Body, Critics, GaussianActor
 from ucpo.problem import Floats
 from ucpo.storage import states
 
 _SMALLEST = 1e-2  # spread; an entry that hardly changed so far must not be blown up when it does
 
-Network = TypeVar("Network", Actor, Critics)
+Network = TypeVar("Network", Actor, Critics, GaussianActor)
 
 
 class Scaled(Body):
@@ -40,6 +40,7 @@ class Scaled(Body):
             body.stock_scale,
         )
         self.embedding, self.layers = body.embedding, body.layers
+        self.stock_ceiling = body.stock_ceiling
         self.shift: Tensor
         self.scale: Tensor
         self.register_buffer("shift", shift.clone())

@@ -23,9 +23,32 @@ class Decay:
         return float(self.first * (self.last / self.first) ** share)
 
 
+@dataclass(frozen=True)
+class Slope:
+    """A step size of Adam that falls linearly, over a whole run, to nothing; or stays."""
+
+    first: float
+    env_steps: int | None  # of the run; None: it stays
+    epsilon: float
+
+    def at(self, env_steps: int) -> float:
+        """The step size after so many environment steps."""
+        if self.env_steps is None:
+            return self.first
+        return self.first * max(1.0 - env_steps / self.env_steps, 0.0)
+
+    def adam(self, weights: list[Tensor]) -> torch.optim.Adam:
+        """What makes the steps."""
+        return torch.optim.Adam(weights, lr=self.first, eps=self.epsilon, fused=_fuses(weights))
+
+
 def adam(weights: list[Tensor], rate: float) -> torch.optim.Adam:
     """Adam in one pass over all weights."""
-    return torch.optim.Adam(weights, lr=rate, fused=weights[0].device.type in ("cpu", "cuda"))
+    return torch.optim.Adam(weights, lr=rate, fused=_fuses(weights))
+
+
+def _fuses(weights: list[Tensor]) -> bool:
+    return weights[0].device.type in ("cpu", "cuda")
 
 
 def take_step(optimiser: torch.optim.Optimizer, rate: float) -> None:
@@ -49,6 +72,34 @@ def clip_rows(weights: list[Tensor], limit: float, together: int) -> None:
     shrink = (limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
         gradient.mul_(shrink[:, None])
+
+
+def limit_norms(
+    groups: list[list[Tensor]], rows: list[Tensor], limit: float, *, apart: bool
+) -> None:
+    """Limit gradient norms: of each network apart, or of all together.
+
+    Args:
+        groups: Weights of networks, each by itself.
+        rows: Matrices with a row for each of further networks.
+        limit: Largest norm.
+        apart: Whether every network has a norm of its own.
+    """
+    single = [[weight.grad for weight in group if weight.grad is not None] for group in groups]
+    joint = [weight.grad for weight in rows if weight.grad is not None]
+    squares = [
+        torch.stack([torch.linalg.vecdot(g.view(-1), g.view(-1)) for g in own]).sum().view(1)
+        for own in single
+    ]
+    squares.append(torch.stack([torch.linalg.vecdot(g, g) for g in joint]).sum(0))
+    sizes = torch.cat(squares)
+    norms = (sizes if apart else sizes.sum().expand(len(sizes))).sqrt()
+    shrink = (limit / (norms + 1e-6)).clamp(max=1.0)
+    for index, own in enumerate(single):
+        for gradient in own:
+            gradient.mul_(shrink[index])
+    for gradient in joint:
+        gradient.mul_(shrink[len(single) :, None])
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ import torch
 
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
-from ucpo.learners.networks import Actor, Body, Critics
+from ucpo.learners.networks import Activation, Actor, Body, Critics, GaussianActor
 from ucpo.policies import places, weights
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 from ucpo.storage.names import POLICY_FILE
@@ -50,6 +50,13 @@ class PolicyInfo:
     """That of costs, where it is another one."""
     hold: int | None = None
     """Environment steps each decision was kept for in training, where that was more than one."""
+    activation: str | None = None
+    """Between layers: ``tanh``, or ReLU where it is not said."""
+    action: str | None = None
+    """How a mean becomes an action, of a Gaussian with free deviations: ``clipped`` or
+    ``squashed``. Where it is not said, deviations are outputs too, and tanh makes the action."""
+    stock_ceiling: float | None = None
+    """Stocks above look like this one, in cost units."""
 
     def __post_init__(self) -> None:
         """Refuse what no training writes; files come from strangers too."""
@@ -66,6 +73,9 @@ class PolicyInfo:
             (self.stock_size in (0, costs), "size of the stock"),
             (self.stock_scale > 0.0, "scale of the stock"),
             (self.observation_size >= 1 and all(self.hidden), "sizes of layers"),
+            (self.activation in (None, "relu", "tanh"), "activations"),
+            (self.action in (None, "clipped", "squashed"), "actions"),
+            (self.action or not (self.activation or self.stock_ceiling), "activations"),
         ):
             if not fits:
                 raise ValueError(f"it has impossible {what}")
@@ -86,9 +96,11 @@ class PolicyInfo:
         """How many numbers the network has."""
         embedded = self.stock_features if self.stock_size else 0
         wide = embedded or self.stock_size
-        sizes = [self.observation_size + wide, *self.hidden, 2 * len(self.action_low)]
+        actions = len(self.action_low)
+        outputs, free = (2 * actions, 0) if self.action is None else (actions, actions)
+        sizes = [self.observation_size + wide, *self.hidden, outputs]
         layers = [(self.stock_size, embedded)] if embedded else []
-        return sum((inputs + 1) * outputs for inputs, outputs in [*layers, *pairwise(sizes)])
+        return free + sum((i + 1) * o for i, o in [*layers, *pairwise(sizes)])
 
     def covers(self, budgets: Sequence[float]) -> bool:
         """Whether budgets, one per cost, lie in the range trained for."""
@@ -136,6 +148,50 @@ def make_actor(
     return Actor(body)
 
 
+def make_gaussian_actor(
+    spec: TaskSpec | PolicyInfo,
+    hidden: Sequence[int],
+    stock_size: int,
+    stock_scale: float,
+    stock_features: int,
+    generator: torch.Generator,
+    *,
+    activation: Activation,
+    squashed: bool,
+    stock_ceiling: float | None = None,
+    log_std: float = 0.0,
+) -> GaussianActor:
+    """An actor whose deviations do not depend on what it sees."""
+    body = Body(
+        members=1,
+        inputs=spec.observation_size,
+        stock_size=stock_size,
+        hidden=hidden,
+        outputs=len(spec.action_low),
+        stock_scale=stock_scale,
+        stock_features=stock_features,
+        generator=generator,
+        activation=activation,
+        stock_ceiling=stock_ceiling,
+    )
+    return GaussianActor(body, squashed, log_std)
+
+
+def _actor_of(info: PolicyInfo) -> Actor | GaussianActor:
+    """An actor of the shape a policy file says."""
+    shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
+    if info.action is None:
+        return make_actor(info, *shape, torch.Generator())
+    return make_gaussian_actor(
+        info,
+        *shape,
+        torch.Generator(),
+        activation="tanh" if info.activation == "tanh" else "relu",
+        squashed=info.action == "squashed",
+        stock_ceiling=info.stock_ceiling,
+    )
+
+
 class Policy:
     """A trained actor and what it was trained for.
 
@@ -145,7 +201,9 @@ class Policy:
         critics: What judged it in training, where that is kept beside it.
     """
 
-    def __init__(self, actor: Actor, info: PolicyInfo, critics: Critics | None = None) -> None:
+    def __init__(
+        self, actor: Actor | GaussianActor, info: PolicyInfo, critics: Critics | None = None
+    ) -> None:
         self.actor, self.info, self.critics = actor, info, critics
 
     @torch.no_grad()
@@ -237,8 +295,7 @@ def load(path: str | Path) -> Policy:
         }
         info = PolicyInfo(**fields)
         stored.must_hold(info.weights())
-        shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
-        actor = make_actor(info, *shape, torch.Generator())
+        actor = _actor_of(info)
         stored.fill(actor, info.observation_size)
     return Policy(actor.requires_grad_(False), info)
 
@@ -271,6 +328,7 @@ def _several(one: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
 _LONGEST = 10_000  # of the lists in a policy
 _FITS = {  # by the type of a field of PolicyInfo
     "str": _text,
+    "str | None": lambda value, name: None if value is None else _text(value, name),
     "int": _count,
     "int | None": lambda value, name: None if value is None else _count(value, name),
     "float": _number,

@@ -20,6 +20,7 @@ from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import Episodes, VectorTask
 from ucpo.envs.registry import Task, family_of, name_of
+from ucpo.envs.shaping import unshaped
 from ucpo.errors import NotFiniteError, UsageError
 from ucpo.learners.interface import Learner
 from ucpo.policies.controller import Controller
@@ -211,7 +212,8 @@ class Run:
         """One row per episode; see `ucpo.evaluation.evaluate`. Ends the episodes under way."""
         from ucpo.evaluation import evaluate
 
-        return evaluate(self.policy(), self.task, budgets, episodes, seed)
+        # Evaluation is of the task itself, whatever a method makes of it in training.
+        return evaluate(self.policy(), unshaped(self.task), budgets, episodes, seed)
 
     def _goal(self, env_steps: int | None) -> int:
         """Environment steps in all when the training is done."""

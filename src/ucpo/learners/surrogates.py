@@ -1,0 +1,159 @@
+"""What a policy is improved by: advantages at their prices, and losses of minibatches.
+
+All are pure: tensors in, tensors out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+Scale = Literal["raw", "omnisafe", "both"]
+
+
+def shares(price: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of the reward (batch,) and of the costs (batch, C) at prices (batch, C).
+
+    They are 1 and the price, at unit scale however prices grow. At an infinite price the reward
+    counts nothing.
+    """
+    endless = torch.isinf(price)
+    limited = torch.where(endless, torch.zeros_like(price), price)
+    total = 1.0 + limited.sum(-1)
+    only = endless.any(-1)
+    reward = torch.where(only, torch.zeros_like(total), 1.0 / total)
+    alone = endless / endless.sum(-1, keepdim=True).clamp(min=1)
+    return reward, torch.where(only[:, None], alone.to(price.dtype), limited / total[:, None])
+
+
+def combined(reward: Tensor, costs: Tensor, price: Tensor, scale: Scale) -> Tensor:
+    """One advantage of the reward's (batch,) and the costs' (batch, C) at prices (batch, C).
+
+    ``raw`` combines them as they are, so that a price is reward per unit of utility, and then
+    standardises; ``omnisafe`` standardises the reward's and centres the costs'; ``both``
+    standardises each.
+    """
+    of_reward, of_costs = shares(price)
+    if scale == "raw":
+        return standardised(of_reward * reward - (of_costs * costs).sum(-1))
+    reward = standardised(reward)
+    costs = costs - costs.mean(0) if scale == "omnisafe" else standardised(costs)
+    return of_reward * reward - (of_costs * costs).sum(-1)
+
+
+def standardised(values: Tensor) -> Tensor:
+    """Without their mean, in units of their spread, along the first axis."""
+    return (values - values.mean(0)) / (values.std(0, correction=0) + 1e-8)
+
+
+def log_probability(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Of samples (batch, action) under a Gaussian, (batch,)."""
+    noise = (sample - mean) * torch.exp(-log_std)
+    constant = 0.5 * math.log(2.0 * math.pi) * sample.shape[-1]
+    return -0.5 * noise.square().sum(-1) - log_std.sum(-1) - constant
+
+
+def divergence(mean: Tensor, log_std: Tensor, to_mean: Tensor, to_log_std: Tensor) -> Tensor:
+    """KL from one Gaussian to another, summed over action dimensions, (batch,)."""
+    ratio = torch.exp(2.0 * (log_std - to_log_std))
+    shift = (mean - to_mean).square() * torch.exp(-2.0 * to_log_std)
+    return (0.5 * (ratio + shift - 1.0) + to_log_std - log_std).sum(-1)
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions of an old policy, and what is to be made of them."""
+
+    sample: Tensor  # (batch, action) drawn by the old policy
+    log_prob: Tensor  # (batch,) by it
+    mean: Tensor  # (batch, action) of it
+    log_std: Tensor  # (action,) of it
+    advantage: Tensor  # (batch,) combined
+    costs: Tensor  # (batch, C) advantages of the costs alone
+    excess: Tensor  # (C,) mean cost of recent episodes above the budget
+    length: float  # mean environment steps of these
+
+    def at(self, rows: Tensor | slice) -> Decisions:
+        """Some of them."""
+        return Decisions(
+            self.sample[rows],
+            self.log_prob[rows],
+            self.mean[rows],
+            self.log_std,
+            self.advantage[rows],
+            self.costs[rows],
+            self.excess,
+            self.length,
+        )
+
+
+class Surrogate(Protocol):
+    """What a minibatch says about a policy."""
+
+    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
+        """The loss of a new policy with means (batch, action) and log-deviations (action,)."""
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """PPO: no gain from probabilities that moved further than a share.
+
+    Args:
+        clip: That share.
+    """
+
+    clip: float
+
+    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
+        """The mean of the smaller of both readings."""
+        ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)
+        near = ratio.clamp(1.0 - self.clip, 1.0 + self.clip)
+        return -torch.minimum(ratio * old.advantage, near * old.advantage).mean()
+
+
+@dataclass(frozen=True)
+class Focops:
+    """First-order projection of the best policy within reach (Zhang et al., 2020).
+
+    Args:
+        temperature: How far the advantage pulls against the divergence.
+        reach: Divergence beyond which a sample counts no more.
+    """
+
+    temperature: float
+    reach: float
+
+    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
+        """Divergence against gain, where the divergence is small."""
+        ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)  # (batch,)
+        moved = divergence(mean, log_std, old.mean, old.log_std)  # (batch,)
+        near = (moved.detach() <= self.reach).to(moved.dtype)
+        return ((moved - ratio * old.advantage / self.temperature) * near).mean()
+
+
+@dataclass(frozen=True)
+class P3o:
+    """PPO with an exact penalty for the costs it expects above the budget (Zhang et al., 2022).
+
+    Args:
+        clip: As of PPO.
+        penalty: Price of a unit of expected excess.
+        gamma: Discount; an episode's excess is compared with a step's surrogate.
+    """
+
+    clip: float
+    penalty: float
+    gamma: float
+
+    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
+        """PPO's loss of the reward, and the penalty."""
+        ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)
+        near = ratio.clamp(1.0 - self.clip, 1.0 + self.clip)
+        reward = torch.minimum(ratio * old.advantage, near * old.advantage).mean()
+        worse = torch.maximum(ratio[:, None] * old.costs, near[:, None] * old.costs).mean(0)
+        expected = worse + old.excess * (1.0 - self.gamma)  # (C,)
+        return self.penalty * expected.clamp(min=0.0).sum() - reward
