@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ucpo.learners.kernels import OneByOne, beside
+from ucpo.learners.kernels import OneByOne, beside, one_by_one
 
 LOG_STD_RANGE = (-5.0, 2.0)
 Activation = Literal["relu", "tanh"]
@@ -70,6 +70,8 @@ class Layers(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Inputs side by side, (batch, k) or (members, batch, k) -> (members, batch, out)."""
         if self.flat.device.type == "cpu" and not torch.compiler.is_compiling():
+            if not torch.is_grad_enabled():
+                return one_by_one(self, inputs)[0]
             hidden: Tensor = OneByOne.apply(self, self.flat, *inputs)  # type: ignore[no-untyped-call]
             return hidden
         hidden = beside(inputs, len(self.flat))

@@ -12,6 +12,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from ucpo.learners.kernels import ClippedLoss
+
 Scale = Literal["raw", "omnisafe", "both"]
 
 
@@ -110,6 +112,10 @@ class Clipped:
 
     def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
         """The mean of the smaller of both readings."""
+        if mean.device.type == "cpu" and mean.dtype == torch.float32:
+            given = (old.sample, old.log_prob, old.advantage, self.clip)
+            loss: Tensor = ClippedLoss.apply(mean, log_std, *given)  # type: ignore[no-untyped-call]
+            return loss
         ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)
         near = ratio.clamp(1.0 - self.clip, 1.0 + self.clip)
         return -torch.minimum(ratio * old.advantage, near * old.advantage).mean()
