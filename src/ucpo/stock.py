@@ -36,6 +36,16 @@ def advance(stock: Floats, costs: Floats, discount: float = 1.0) -> Floats:
     return (stock + costs) / np.asarray(discount, stock.dtype)
 
 
+def discounted_budget(budget: float, discount: float, env_steps: int) -> float:
+    """The budget of a discounted stock that stands for one of the whole episode's plain cost.
+
+    As if the cost came evenly over the episode (Sootla et al., 2022): spent early, less of it is
+    needed to exceed it; spent late, more.
+    """
+    whole = (1.0 - discount**env_steps) / (1.0 - discount) if discount < 1.0 else env_steps
+    return budget * whole / env_steps
+
+
 def random_starts(grid: BudgetGrid, generator: np.random.Generator) -> Iterator[Start]:
     """Episodes without end, each with a budget drawn uniformly from the levels of the grid."""
     return starts(lambda: grid.draw(generator), generator)

@@ -139,8 +139,7 @@ def make_multiplier(config: MultiplierConfig, problem: Problem, grid: BudgetGrid
     bounds = {"initial": config.initial, "minimum": config.minimum, "maximum": config.maximum}
     if config.window == 0:
         return EpisodeAscent(problem, grid, ascent, **bounds, start=config.start)
-    how = {"window": config.window, "start": config.start}
-    return DualAscent(problem, grid, ascent, **bounds, **how)
+    return DualAscent(problem, grid, ascent, **bounds, window=config.window, start=config.start)
 
 
 def make_learner(

@@ -141,7 +141,7 @@ def _folded(table: dict[str, Any], chosen: dict[str, str], preset: str) -> dict[
 def _tables(table: dict[str, Any], kind: str, preset: str) -> dict[str, dict[str, Any]]:
     tables = table.get(kind, {})
     if not isinstance(tables, dict) or not all(isinstance(d, dict) for d in tables.values()):
-        raise UsageError(f"preset {preset}: {kind} must be tables of options by name of the {kind[:-1]}")
+        raise UsageError(f"preset {preset}: {kind} must be tables of options by {kind[:-1]}")
     return tables
 
 

@@ -61,9 +61,7 @@ def make_ppo(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> PPO:
         normaliser=Normaliser(spec.observation_size, config.networks.normalise, device),
         improvement=make_improvement(config),
         settings=make_settings(config, priced),
-        about=replace(
-            about, activation=ppo.activation, action=ppo.action, stock_ceiling=ceiling
-        ),
+        about=replace(about, activation=ppo.activation, action=ppo.action, stock_ceiling=ceiling),
         seed=config.seed,
     )
 

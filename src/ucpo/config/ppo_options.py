@@ -53,8 +53,8 @@ class PPOConfig:
     """Scales of advantages: combined as they are, so that a price is reward per unit of utility;
     the reward's standardised and the costs' centred; or both standardised."""
     costs: Literal["auto", "horizon", "discounted"] = "auto"
-    """How costs to come are summed: undiscounted up to the time limit, which values then see coming,
-    or discounted and bootstrapped beyond it; auto: the first where the time limit is known."""
+    """How costs to come are summed: undiscounted up to the time limit, which values then see
+    coming, or discounted and bootstrapped beyond it; auto: the first where the limit is known."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Between the layers of all networks."""
     action: Literal["clipped", "squashed"] = "clipped"

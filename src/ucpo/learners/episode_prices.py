@@ -53,9 +53,7 @@ class EpisodeAscent:
         self._bounds, self._start = (minimum, maximum), start
         self._sums = type(ascent) is Gradient
         first = float(ascent.parameter(torch.tensor(initial)))
-        self._levels = [
-            [torch.full((1,), first) for _ in range(levels)] for levels in grid.levels
-        ]
+        self._levels = [[torch.full((1,), first) for _ in range(levels)] for levels in grid.levels]
         self._flat = [level for levels in self._levels for level in levels]
         self._optimiser = ascent.optimiser(self._flat)
         self._new = np.zeros((0, 2 * len(grid.levels)), np.float32)  # initial and final stocks
@@ -126,7 +124,7 @@ class EpisodeAscent:
     def _restore_optimiser(self, state: Arrays) -> None:
         """Levels that saw no episode have nothing to remember."""
         self._optimiser.state.clear()
-        names = {"step": np.zeros((), np.float32)}
+        names: Arrays = {"step": np.zeros((), np.float32)}
         names |= dict.fromkeys(("exp_avg", "exp_avg_sq"), np.zeros(1, np.float32))
         for index, level in enumerate(self._flat):
             mine = states.part(state, str(index))

@@ -250,9 +250,10 @@ class ClippedLoss(torch.autograd.Function):
         clip: float,
     ) -> Tensor:
         """As `ucpo.learners.surrogates.Clipped` says it."""
-        parts = (part.detach().numpy() for part in (mean, log_std, sample, log_prob, advantage))
+        parts: list[Any] = [mean, log_std, sample, log_prob, advantage]
+        given = [part.detach().numpy() for part in parts]
         of_mean, of_log_std = np.empty(mean.shape, np.float32), np.zeros(len(log_std), np.float32)
-        loss = _clipped(*parts, clip, of_mean, of_log_std)
+        loss = _clip(given, clip, of_mean, of_log_std)
         ctx.save_for_backward(torch.from_numpy(of_mean), torch.from_numpy(of_log_std))
         return mean.new_tensor(loss)
 
@@ -261,6 +262,11 @@ class ClippedLoss(torch.autograd.Function):
         """Gradients of means and log-deviations."""
         of_mean, of_log_std = ctx.saved_tensors
         return upstream[0] * of_mean, upstream[0] * of_log_std, None, None, None, None
+
+
+def _clip(given: list[Any], clip: float, of_mean: Floats, of_log_std: Floats) -> float:
+    loss: float = _clipped(*given, clip, of_mean, of_log_std)  # type: ignore[call-arg]
+    return loss
 
 
 @numba.njit(cache=True, nogil=True)
@@ -273,7 +279,7 @@ def _clipped(
     clip: float,
     of_mean: Floats,
     of_log_std: Floats,
-) -> float:
+) -> Any:
     batch, actions = mean.shape
     inverse = np.exp(-log_std)
     constant = 0.0

@@ -9,6 +9,7 @@ shaped rewards and no price, Saute and its kin. None of them is a branch here.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -302,7 +303,8 @@ class PPO:
 
     def _entropy(self) -> Tensor:
         """Of the policy before its samples become actions."""
-        return (self.actor.log_std + 0.5 * np.log(2.0 * np.pi * np.e)).sum()
+        constant = 0.5 * math.log(2.0 * math.pi * math.e)
+        return (self.actor.log_std + constant).sum()
 
     def _doubt(self) -> None:
         """Say once what speaks against the rewards as they are shaped."""

@@ -53,7 +53,7 @@ class TrustRegion:
 
     def improve(self, actor: GaussianActor, seen: Shown, old: Decisions) -> dict[str, Tensor]:
         """Take the step, or none where no try is better and near."""
-        weights = list(actor.parameters())
+        weights: list[Tensor] = list(actor.parameters())
 
         def mean() -> Tensor:
             found: Tensor = self._mean(actor, seen)
