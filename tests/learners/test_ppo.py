@@ -465,9 +465,7 @@ def test_a_run_that_was_stopped_within_a_rollout_goes_on_as_if_it_had_not(tmp_pa
     how = {**COURIER, "budget": "3"} if method != "ucp-ppo" else COURIER
     whole = Run("Courier-v0", method=method, **how).learn(run=tmp_path / "whole", show=False)
     part = Run("Courier-v0", method=method, **how)
-    part.learn(
-        run=tmp_path / "part", show=False, stop=lambda: part.learner.env_steps >= 1000
-    )
+    part.learn(run=tmp_path / "part", show=False, stop=lambda: part.learner.env_steps >= 1000)
     assert 0 < part.learner.rollout.length < 48
     rest = Run.resume(tmp_path / "part", env_steps=1600).learn(show=False)
     one, two = whole.learner.state(), rest.learner.state()

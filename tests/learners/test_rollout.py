@@ -111,8 +111,9 @@ def test_increments_add_up_to_the_utility_at_the_end_whatever_the_discount():
 # --- traps ---
 
 
-def test_what_a_later_episode_brings_changes_nothing_in_the_one_before():
-    rollout = fill([0] * 6, ended_at=2)
+@pytest.mark.parametrize("how", ["terminated", "truncated"])
+def test_what_a_later_episode_brings_changes_nothing_in_the_one_before(how):
+    rollout = fill([0] * 6, ended_at=2, how=how)
     one = gae([1, 1, 1, 5, 5, 5], [1] * 6, [3] * 6, 0.9, 0.9, rollout)
     two = gae([1, 1, 1, 9, -9, 9], [1] * 3 + [7] * 3, [3] * 6, 0.9, 0.9, rollout)
     assert one[:3].tolist() == two[:3].tolist()
