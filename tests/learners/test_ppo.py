@@ -429,7 +429,8 @@ def test_a_policy_file_does_what_the_policy_does(tmp_path):
         policy = learner.policy()
         policy.save(tmp_path / "policy.safetensors")
         found = load(tmp_path / "policy.safetensors")
-        obs, stock = 30 * np.random.randn(9, 2).astype(np.float32), np.full((9, 1), -3.0, "f4")
+        stock = np.full((9, 1), -3.0, np.float32)
+        obs = np.random.default_rng(0).normal(0, 30, (9, 2)).astype(np.float32)
         assert found.act(obs, stock).tolist() == policy.act(obs, stock).tolist()
         assert (found.info.action, found.info.activation) == (action, "tanh")
         with torch.no_grad():
