@@ -53,7 +53,10 @@ def test_the_two_action_problem_is_solved_exactly(method):
 
 
 def test_ppo_lagrangian_keeps_the_mean_and_overshoots_in_many_episodes():
-    run, costs = Run("TwoActions-v0", method="ppo-lag", budget="1", gamma=0.999, env_steps=300_000), []
+    run, costs = (
+        Run("TwoActions-v0", method="ppo-lag", budget="1", gamma=0.999, env_steps=300_000),
+        [],
+    )
     run.learn(show=False, on_episode=lambda e: costs.extend(e.costs.ravel()))
     recent = costs[-5000:]
     assert sum(recent) / len(recent) == pytest.approx(1.0, abs=0.1)

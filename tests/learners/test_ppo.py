@@ -219,6 +219,33 @@ def test_stocks_beyond_the_budget_look_the_same_under_the_excess():
     assert learner.policy().info.stock_ceiling == 0.0
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("costs", ["horizon", "discounted"])
+def test_gradients_written_by_hand_are_those_of_the_graph(activation, costs):
+    spec = TaskSpec("Test", 2, (-1.0,) * 3, (1.0,) * 3, ("cost",), 10)
+    config = options("ucp-ppo", ppo={"activation": activation, "costs": costs, "last_layer": 1.0})
+    learner = make_learner(config, spec, make_grid(config, spec), np.random.default_rng(0))
+    obs, stock, left = torch.randn(50, 2), torch.randn(50, 1), torch.rand(50)
+    values, actor, targets = learner.values, learner.actor, torch.randn(2, 50)
+    flat = values.body.layers.flat
+    losses = values.learn(obs, stock, left, targets)
+    found = flat.grad.clone()
+    errors = (values.in_units(obs, stock, left) - targets).square().mean(1)
+    assert losses == pytest.approx(errors.detach(), rel=1e-4)
+    assert found == pytest.approx(torch.autograd.grad(errors.sum(), flat)[0], abs=1e-5)
+    wanted = torch.randn(50, 3)
+
+    def slopes(mean, log_std):
+        return (mean * wanted).sum(), wanted, log_std
+
+    loss = actor.learn(obs, stock, slopes)
+    exact = (actor(obs, stock) * wanted).sum()
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
+    flat = actor.body.layers.flat
+    assert flat.grad == pytest.approx(torch.autograd.grad(exact, flat)[0], rel=1e-3, abs=1e-4)
+    assert (actor.log_std.grad == actor.log_std).all()
+
+
 # --- passes ---
 
 
@@ -241,6 +268,10 @@ def test_what_a_broken_environment_said_is_left_out():
     old, _, targets = judged(learner)
     assert len(old.advantage) == targets.shape[1] == 31
     assert targets.abs().max() < 1e3
+    learned = []
+    learner._pass_over = lambda seen, old, targets: learned.append(len(seen.obs)) or {}
+    learner.update()
+    assert learned == [31]
 
 
 # --- prices ---
@@ -425,7 +456,7 @@ def test_episodes_of_one_length_end_at_different_moments():
 
 def test_a_policy_file_does_what_the_policy_does(tmp_path):
     for action in ("clipped", "squashed"):
-        learner = trained("ucp-ppo", ppo={"action": action})
+        learner = trained("ucp-ppo", ppo={"action": action, "last_layer": 5.0})
         policy = learner.policy()
         policy.save(tmp_path / "policy.safetensors")
         found = load(tmp_path / "policy.safetensors")
@@ -438,6 +469,7 @@ def test_a_policy_file_does_what_the_policy_does(tmp_path):
                 learner.normaliser(torch.from_numpy(obs)), torch.from_numpy(stock)
             ).numpy()
         wanted = np.clip(mean, -1, 1) if action == "clipped" else np.tanh(mean)
+        assert np.abs(mean).max() > 1.0
         assert found.act(obs, stock) == pytest.approx(wanted, abs=1e-4)
         assert np.abs(found.act(obs, stock)).max() <= 1.0
 
@@ -477,7 +509,9 @@ def test_a_run_that_was_stopped_within_a_rollout_goes_on_as_if_it_had_not(tmp_pa
 
 
 def test_policies_trained_on_episodes_that_end_early_are_evaluated_on_whole_ones():
-    run = Run("Courier-v0", method="ppo-et", **COURIER, budget="0").learn(show=False)
+    run = Run("TwoActions-v0", method="ppo-et", **COURIER, budget="0").learn(show=False)
+    with torch.no_grad():
+        run.learner.actor.body.layers.stack()[-1][1].fill_(9.0)  # stays for ever, at a cost of 1
     frame = run.evaluate([0.0], 8)
     assert frame["length"].unique().to_list() == [run.task.spec.max_episode_steps]
 

@@ -106,6 +106,68 @@ class OneByOne(torch.autograd.Function):
         return None, gradient, *shared
 
 
+# --- One perceptron, there and back, while all it wrote is in the cache ---
+
+
+def ahead(layers: Any, stack: Sequence[tuple[Tensor, Tensor]], inputs: Tensor) -> list[Tensor]:
+    """What each layer of a member sees, (batch, in) each, and last what the member says."""
+    seen = [inputs]
+    for i, (weight, bias) in enumerate(stack):
+        if _narrow(bias):  # several times as fast with the few outputs as rows
+            hidden = torch.nn.functional.linear(seen[-1], weight.T.contiguous(), bias)
+        else:
+            hidden = torch.addmm(bias, seen[-1], weight)
+        if i < layers.activated:
+            hidden.relu_() if layers.activation == "relu" else _tanh_(hidden)
+        seen.append(hidden)
+    return seen
+
+
+def back(
+    layers: Any,
+    stack: Sequence[tuple[Tensor, Tensor]],
+    seen: Sequence[Tensor],
+    slope: Tensor,
+    slots: Sequence[tuple[Tensor, Tensor]],
+) -> None:
+    """Write the gradients of a member's parameters, from that of what it says, (batch, out)."""
+    for i in reversed(range(len(stack))):
+        if i < layers.activated and layers.activation == "relu":
+            slope = torch.ops.aten.threshold_backward(slope, seen[i + 1], 0.0)
+        elif i < layers.activated:
+            slope = torch.ops.aten.tanh_backward(slope, seen[i + 1])
+        weight, bias = slots[i]
+        if _narrow(bias):
+            weight.copy_(torch.mm(slope.T, seen[i]).T)
+        else:
+            torch.mm(seen[i].T, slope, out=weight)
+        torch.sum(slope, 0, out=bias)
+        if i:
+            slope = torch.mm(slope, stack[i][0].T)
+
+
+def _narrow(bias: Tensor) -> bool:
+    return 1 < len(bias) < 16
+
+
+def fit_members(layers: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared errors of members with one output, (members,); their gradient is left behind.
+
+    Args:
+        layers: Of all members.
+        inputs: Of all members, (batch, in), or of each, (members, batch, in).
+        targets: Of each, (members, batch).
+    """
+    losses = []
+    shared = inputs.dim() == 2
+    for member, (stack, slots) in enumerate(zip(layers.rows(), layers.slots(), strict=True)):
+        seen = ahead(layers, stack, inputs if shared else inputs[member])
+        error = seen[-1][:, 0] - targets[member]
+        losses.append(torch.dot(error, error) / len(error))
+        back(layers, stack, seen, (error * (2.0 / len(error)))[:, None], slots)
+    return torch.stack(losses)
+
+
 # --- The quantile loss ---
 
 
@@ -236,37 +298,24 @@ def assemble_windows(
 # --- Minibatches of a rollout ---
 
 
-class ClippedLoss(torch.autograd.Function):
-    """PPO's loss of a Gaussian policy; the gradient is found on the way."""
+def clipped_loss(
+    mean: Tensor,
+    log_std: Tensor,
+    sample: Tensor,
+    log_prob: Tensor,
+    advantage: Tensor,
+    clip: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """PPO's loss of a Gaussian policy, and its gradients in means and log-deviations.
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        mean: Tensor,
-        log_std: Tensor,
-        sample: Tensor,
-        log_prob: Tensor,
-        advantage: Tensor,
-        clip: float,
-    ) -> Tensor:
-        """As `ucpo.learners.surrogates.Clipped` says it."""
-        parts: list[Any] = [mean, log_std, sample, log_prob, advantage]
-        given = [part.detach().numpy() for part in parts]
-        of_mean, of_log_std = np.empty(mean.shape, np.float32), np.zeros(len(log_std), np.float32)
-        loss = _clip(given, clip, of_mean, of_log_std)
-        ctx.save_for_backward(torch.from_numpy(of_mean), torch.from_numpy(of_log_std))
-        return mean.new_tensor(loss)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of means and log-deviations."""
-        of_mean, of_log_std = ctx.saved_tensors
-        return upstream[0] * of_mean, upstream[0] * of_log_std, None, None, None, None
-
-
-def _clip(given: list[Any], clip: float, of_mean: Floats, of_log_std: Floats) -> float:
+    As `ucpo.learners.surrogates.Clipped` says it, in one pass.
+    """
+    given: list[Any] = [
+        part.detach().numpy() for part in (mean, log_std, sample, log_prob, advantage)
+    ]
+    of_mean, of_log_std = np.empty(mean.shape, np.float32), np.zeros(len(log_std), np.float32)
     loss: float = _clipped(*given, clip, of_mean, of_log_std)  # type: ignore[call-arg]
-    return loss
+    return torch.tensor(loss), torch.from_numpy(of_mean), torch.from_numpy(of_log_std)
 
 
 @numba.njit(cache=True, nogil=True)

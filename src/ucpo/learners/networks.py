@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ucpo.learners.kernels import OneByOne, beside, one_by_one
+from ucpo.learners.kernels import OneByOne, ahead, back, beside, fit_members, one_by_one
 
 LOG_STD_RANGE = (-5.0, 2.0)
 Activation = Literal["relu", "tanh"]
+Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 class Layers(nn.Module):
@@ -39,6 +40,7 @@ class Layers(nn.Module):
         self._lengths = [n for i, o in pairwise(sizes) for n in (i * o, o)]
         self.flat = nn.Parameter(torch.empty(members, sum(self._lengths)))
         self._rows: tuple[int, list[list[tuple[Tensor, Tensor]]]] = (0, [])
+        self._slots: list[list[tuple[Tensor, Tensor]]] = []
         with torch.no_grad():
             for weight, bias in self.stack():
                 bound = 1.0 / math.sqrt(weight.shape[1])  # PyTorch's own default for linear layers
@@ -66,6 +68,14 @@ class Layers(nn.Module):
         if self._rows[0] != address:
             self._rows = address, [self.stack(row) for row in self.flat.detach().unbind()]
         return self._rows[1]
+
+    def slots(self) -> list[list[tuple[Tensor, Tensor]]]:
+        """Where the gradients of each member's layers belong, in a gradient that is there now."""
+        if not self._slots or len(self._slots) != len(self.flat):
+            self._gradient = torch.zeros_like(self.flat)
+            self._slots = [self.stack(row) for row in self._gradient.unbind()]
+        self.flat.grad = self._gradient
+        return self._slots
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Inputs side by side, (batch, k) or (members, batch, k) -> (members, batch, out)."""
@@ -123,14 +133,23 @@ class Body(nn.Module):
         """Parts of (batch, k) or (members, batch, k), stock (batch, C) in cost units -> (members,
         batch, outputs).
         """
-        seen = stock[:, : self.stock_size]
-        if self.stock_ceiling is not None:
-            seen = seen.clamp(max=self.stock_ceiling)
-        scaled = seen / self.stock_scale
+        scaled = self.scaled(stock)
         if self.embedding is not None:
             scaled = self.embedding(scaled)
         result: Tensor = self.layers(*inputs, scaled)
         return result
+
+    def scaled(self, stock: Tensor) -> Tensor:
+        """As much of the stock as is shown, (batch, C or 0)."""
+        seen = stock[:, : self.stock_size]
+        if self.stock_ceiling is not None:
+            seen = seen.clamp(max=self.stock_ceiling)
+        return seen / self.stock_scale
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether gradients can be written without a graph: on a CPU, and straight through."""
+        return self.embedding is None and self.layers.flat.device.type == "cpu"
 
 
 class Sample(NamedTuple):
@@ -195,6 +214,27 @@ class GaussianActor(nn.Module):
         mean: Tensor = self.body([obs], stock)[0]
         return mean
 
+    def learn(self, obs: Tensor, stock: Tensor, slopes: Slopes) -> Tensor:
+        """A loss; its gradient is left in the weights, where no other may be.
+
+        Args:
+            obs: Observations, (batch, obs).
+            stock: Stocks, (batch, C).
+            slopes: The loss of means (batch, action) and log-deviations, with its gradients.
+        """
+        if not self.body.by_hand:
+            mean = self(obs, stock)
+            loss, of_mean, self.log_std.grad = slopes(mean.detach(), self.log_std.detach())
+            mean.backward(of_mean)
+            return loss
+        layers = self.body.layers
+        (stack,), (slots,) = layers.rows(), layers.slots()
+        with torch.no_grad():
+            seen = ahead(layers, stack, torch.cat([obs, self.body.scaled(stock)], dim=-1))
+            loss, of_mean, self.log_std.grad = slopes(seen[-1], self.log_std.detach())
+            back(layers, stack, seen, of_mean, slots)
+        return loss
+
     def action(self, sample: Tensor) -> Tensor:
         """What is done about a sample."""
         return torch.tanh(sample) if self.squashed else sample.clamp(-1.0, 1.0)
@@ -231,13 +271,31 @@ class Values(nn.Module):
 
     def in_units(self, obs: Tensor, stock: Tensor, left: Tensor) -> Tensor:
         """What each network says, (1 + C, batch); `left` (batch,) is the share of time left."""
-        inputs = [obs]
-        if self.timed:
-            shown = left.expand(self.body.members, 1, -1).transpose(1, 2).clone()
-            shown[0] = 0.0  # rewards are bootstrapped at a time limit, so it is no end to them
-            inputs.append(shown)
+        inputs = [obs, self._time(left)] if self.timed else [obs]
         said: Tensor = self.body(inputs, stock)[:, :, 0]
         return said
+
+    def learn(self, obs: Tensor, stock: Tensor, left: Tensor, targets: Tensor) -> Tensor:
+        """Mean squared errors in units, (1 + C,); the gradient of their sum is left in the weights.
+
+        Gradients of other losses must not be there.
+        """
+        if not self.body.by_hand:
+            errors = (self.in_units(obs, stock, left) - targets).square().mean(1)
+            errors.sum().backward()  # type: ignore[no-untyped-call]
+            return errors.detach()
+        parts = [obs, self._time(left), self.body.scaled(stock)]
+        if not self.timed:
+            del parts[1]
+        inputs = beside(parts, self.body.members) if self.timed else torch.cat(parts, dim=-1)
+        with torch.no_grad():
+            return fit_members(self.body.layers, inputs, targets)
+
+    def _time(self, left: Tensor) -> Tensor:
+        """The time that is left as each network sees it, (1 + C, batch, 1)."""
+        shown = left.expand(self.body.members, 1, -1).transpose(1, 2).clone()
+        shown[0] = 0.0  # rewards are bootstrapped at a time limit, so it is no end to them
+        return shown
 
     def forward(self, obs: Tensor, stock: Tensor, left: Tensor) -> Tensor:
         """Expected sums to come, (1 + C, batch)."""

@@ -25,11 +25,10 @@ class Decay:
 
 @dataclass(frozen=True)
 class Slope:
-    """A step size of Adam that falls linearly, over a whole run, to nothing; or stays."""
+    """A step size that falls linearly, over a whole run, to nothing; or stays."""
 
     first: float
     env_steps: int | None  # of the run; None: it stays
-    epsilon: float
 
     def at(self, env_steps: int) -> float:
         """The step size after so many environment steps."""
@@ -37,14 +36,23 @@ class Slope:
             return self.first
         return self.first * max(1.0 - env_steps / self.env_steps, 0.0)
 
-    def adam(self, weights: list[Tensor]) -> torch.optim.Adam:
-        """What makes the steps."""
-        return torch.optim.Adam(weights, lr=self.first, eps=self.epsilon, fused=_fuses(weights))
-
 
 def adam(weights: list[Tensor], rate: float) -> torch.optim.Adam:
     """Adam in one pass over all weights."""
     return torch.optim.Adam(weights, lr=rate, fused=_fuses(weights))
+
+
+def adam_of(groups: list[list[Tensor]], epsilon: float) -> torch.optim.Adam:
+    """Adam of several groups of weights, each with a step size of its own."""
+    parts = [{"params": group} for group in groups]
+    return torch.optim.Adam(parts, eps=epsilon, fused=_fuses(groups[0]))
+
+
+def add_squares(weights: list[Tensor], share: float) -> None:
+    """Add the gradient of a share of the sum of squares to those that are there."""
+    for weight in weights:
+        if weight.grad is not None:
+            weight.grad.add_(weight.detach(), alpha=2.0 * share)
 
 
 def _fuses(weights: list[Tensor]) -> bool:
@@ -94,6 +102,8 @@ def limit_norms(
     squares.append(torch.stack([torch.linalg.vecdot(g, g) for g in joint]).sum(0))
     sizes = torch.cat(squares)
     norms = (sizes if apart else sizes.sum().expand(len(sizes))).sqrt()
+    if not (norms > limit).any():
+        return
     shrink = (limit / (norms + 1e-6)).clamp(max=1.0)
     for index, own in enumerate(single):
         for gradient in own:

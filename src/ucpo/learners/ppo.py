@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from ucpo.envs.shaping import Shaping
 from ucpo.learners.interface import Memory, Metrics, Multiplier
 from ucpo.learners.networks import GaussianActor, Values
 from ucpo.learners.normaliser import Normaliser
-from ucpo.learners.optimisation import Slope, generator_on, limit_norms, take_step
+from ucpo.learners.optimisation import Slope, adam_of, add_squares, generator_on, limit_norms
 from ucpo.learners.recent import Recent
 from ucpo.learners.rollout import Increments, Rollout, Signals, advantages
 from ucpo.learners.surrogates import (
@@ -32,6 +33,7 @@ from ucpo.learners.surrogates import (
     combined,
     divergence,
     log_probability,
+    slopes,
 )
 from ucpo.learners.trust_region import TrustRegion
 from ucpo.policies.policy import Policy, PolicyInfo
@@ -51,6 +53,7 @@ class Settings:
     scale: Scale
     actor: Slope
     critic: Slope
+    epsilon: float  # of Adam
     clip: float  # gradient norm
     clip_each: bool  # of each network apart
     regulariser: float  # of the critics' weights
@@ -132,8 +135,12 @@ class PPO:
         self._actor_weights: list[Tensor] = list(actor.parameters())
         self._critic_weights: list[Tensor] = list(values.parameters())
         self._device = self._actor_weights[0].device
-        self._actor_optimiser = settings.actor.adam(self._actor_weights)
-        self._critic_optimiser = settings.critic.adam(self._critic_weights)
+        groups = (
+            [self._critic_weights] if self._region else [self._actor_weights, self._critic_weights]
+        )
+        self._rates = (settings.actor, settings.critic)[-len(groups) :]
+        self._learned = [weight for group in groups for weight in group]
+        self._optimiser = adam_of(groups, settings.epsilon)
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
         self._recent = Recent(len(about.cost_names))
@@ -246,6 +253,8 @@ class PPO:
         settings, rows = self.settings, len(old.advantage)
         count = max(1, round(rows / settings.minibatch))
         losses, moved, passes = [], torch.zeros(()), 0
+        for group, rate in zip(self._optimiser.param_groups, self._rates, strict=True):
+            group["lr"] = rate.at(self.env_steps)
         while passes < settings.passes and moved <= settings.stop:
             order = torch.from_numpy(self._choice.permutation(rows)).to(self._device)
             mixed, given, wanted = seen.at(order), old.at(order), targets[:, order]
@@ -265,25 +274,22 @@ class PPO:
     def _improve(self, seen: Seen, old: Decisions, targets: Tensor) -> Tensor:
         """One step along one minibatch: losses of the policy and of each critic, (2 + C,)."""
         settings, surrogate = self.settings, self._surrogate
-        said = self.values.in_units(seen.obs, seen.stock, seen.left)
-        of_values = (said - targets).square().mean(1)
-        loss = of_values.sum()
-        if settings.regulariser:
-            loss = loss + settings.regulariser * sum(w.square().sum() for w in self._critic_weights)
-        of_policy = torch.zeros(())
-        if surrogate is not None:
-            of_policy = surrogate(old, self.actor(seen.obs, seen.stock), self.actor.log_std)
-            loss = loss + of_policy - settings.entropy * self.actor.log_std.sum()
         for weight in (*self._actor_weights, *self._critic_weights):
             weight.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
+        of_values = self.values.learn(seen.obs, seen.stock, seen.left, targets)
+        if settings.regulariser:
+            add_squares(self._critic_weights, settings.regulariser)
+        of_policy = torch.zeros(())
+        if surrogate is not None:
+            towards = partial(slopes, surrogate, old)
+            of_policy = self.actor.learn(seen.obs, seen.stock, towards)
+            if settings.entropy and self.actor.log_std.grad is not None:
+                self.actor.log_std.grad -= settings.entropy
         groups = [self._actor_weights] if surrogate is not None else []
         limit_norms(groups, self._critic_weights, settings.clip, apart=settings.clip_each)
-        take_step(self._critic_optimiser, settings.critic.at(self.env_steps))
-        if surrogate is not None:
-            take_step(self._actor_optimiser, settings.actor.at(self.env_steps))
+        self._optimiser.step()
         self.updates += 1
-        return torch.cat([of_policy.detach().reshape(1).to(self._device), of_values.detach()])
+        return torch.cat([of_policy.reshape(1).to(self._device), of_values])
 
     @torch.no_grad()
     def _moved(self, seen: Seen, old: Decisions) -> Tensor:
@@ -360,14 +366,10 @@ class PPO:
         states.scatter(self._parts(), state)
 
     def _parts(self) -> dict[str, states.Part]:
-        adams = (
-            ("actor_adam", self._actor_optimiser, self._actor_weights),
-            ("critic_adam", self._critic_optimiser, self._critic_weights),
-        )
         return {
             "actor": states.Module(self.actor, "actor"),
             "values": states.Module(self.values, "values"),
-            **{name: states.Optimiser(adam, weights, name) for name, adam, weights in adams},
+            "adam": states.Optimiser(self._optimiser, self._learned, "adam"),
             "normaliser": self.normaliser,
             "multipliers": self.multiplier,
             "rollout": self.rollout,

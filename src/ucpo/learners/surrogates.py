@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from ucpo.learners.kernels import ClippedLoss
+from ucpo.learners.kernels import clipped_loss
 
 Scale = Literal["raw", "omnisafe", "both"]
 
@@ -100,6 +100,20 @@ class Surrogate(Protocol):
         """The loss of a new policy with means (batch, action) and log-deviations (action,)."""
 
 
+def slopes(
+    surrogate: Surrogate, old: Decisions, mean: Tensor, log_std: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A loss, and its gradients in means (batch, action) and log-deviations (action,)."""
+    if isinstance(surrogate, Clipped) and mean.device.type == "cpu":
+        given = (old.sample, old.log_prob, old.advantage)
+        return clipped_loss(mean, log_std, *given, surrogate.clip)
+    mean, log_std = mean.detach().requires_grad_(), log_std.detach().requires_grad_()
+    with torch.enable_grad():
+        loss = surrogate(old, mean, log_std)
+    of_mean, of_log_std = torch.autograd.grad(loss, [mean, log_std])
+    return loss.detach(), of_mean, of_log_std
+
+
 @dataclass(frozen=True)
 class Clipped:
     """PPO: no gain from probabilities that moved further than a share.
@@ -112,10 +126,6 @@ class Clipped:
 
     def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
         """The mean of the smaller of both readings."""
-        if mean.device.type == "cpu" and mean.dtype == torch.float32:
-            given = (old.sample, old.log_prob, old.advantage, self.clip)
-            loss: Tensor = ClippedLoss.apply(mean, log_std, *given)  # type: ignore[no-untyped-call]
-            return loss
         ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)
         near = ratio.clamp(1.0 - self.clip, 1.0 + self.clip)
         return -torch.minimum(ratio * old.advantage, near * old.advantage).mean()
