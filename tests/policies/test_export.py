@@ -38,6 +38,8 @@ def compared(policy, path, rows=7):
         {"networks": {"hidden": (16,), "stock_features": 4}},
         {"networks": {"hidden": (16, 16), "normalise": True}},
         {"method": "ucp-na", "budget": "5", "networks": {"hidden": (8,)}},
+        {"method": "ucp-ppo", "networks": {"normalise": True}, "ppo": {"last_layer": 9.0}},
+        {"method": "ppo-lag", "budget": "5", "ppo": {"last_layer": 9.0, "action": "squashed"}},
     ],
 )
 def test_the_graph_acts_as_the_policy_does(options, tmp_path):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ucpo.envs.adapters import to_bounds
 from ucpo.errors import UsageError
-from ucpo.learners.networks import Actor, Layers
+from ucpo.learners.networks import Actor, GaussianActor, Layers
 from ucpo.learners.normaliser import Scaled
 from ucpo.policies.policy import Policy
 from ucpo.problem import Floats
@@ -35,6 +35,7 @@ TOLERANCE = 1e-5
 """Of the range of an action, between the policy and the exported graph. Where float32 itself is
 coarser, as in files of before observations had a scale of their own, four times its rounding."""
 _OPSET, _IR = 17, 8  # old enough for runtimes of the last years
+_ACTIONS = np.array(-1.0, np.float32), np.array(1.0, np.float32)  # scalars, as `Clip` wants them
 
 
 def export(policy: Policy, path: str | Path) -> float:
@@ -67,11 +68,12 @@ def _model(policy: Policy) -> Any:
     onnx = _needed("onnx")
     graph = _Graph(onnx)
     info, actor = policy.info, policy.actor
-    if not isinstance(actor, Actor):
+    if not isinstance(actor, Actor | GaussianActor):
         raise UsageError(f"a policy of the kind {type(actor).__name__} cannot be exported yet")
     low, high = (np.array(each, np.float32) for each in (info.action_low, info.action_high))
     mean = _mean(graph, actor, len(low))
-    action = graph.add("Tanh", mean)
+    clipped = isinstance(actor, GaussianActor) and not actor.squashed
+    action = graph.add("Clip", mean, *_ACTIONS) if clipped else graph.add("Tanh", mean)
     share = graph.add("Add", graph.add("Mul", action, (high - low) / 2.0), (high + low) / 2.0)
     graph.add("Identity", share, to="action")
     kind = onnx.TensorProto.FLOAT
@@ -97,15 +99,18 @@ def _model(policy: Policy) -> Any:
     return made
 
 
-def _mean(graph: _Graph, actor: Actor, actions: int) -> str:
-    """From the inputs to the mean before tanh."""
+def _mean(graph: _Graph, actor: Actor | GaussianActor, actions: int) -> str:
+    """From the inputs to the mean before it becomes an action."""
     body = actor.body
     seen = "observation"
     if isinstance(body, Scaled):
         seen = graph.add("Div", graph.add("Sub", seen, body.shift), body.scale)
     if body.stock_size:
         scale = np.asarray(body.stock_scale, np.float32).reshape(-1)
-        stock = graph.add("Div", "stock", scale)
+        stock = "stock"
+        if body.stock_ceiling is not None:
+            stock = graph.add("Min", stock, np.array([body.stock_ceiling], np.float32))
+        stock = graph.add("Div", stock, scale)
         if body.embedding is not None:
             stock = graph.layers(body.embedding, stock)
         seen = graph.add("Concat", seen, stock, axis=1)
@@ -133,14 +138,14 @@ class _Graph:
         for i, (weight, bias) in enumerate(stack):
             last = outputs if i + 1 == len(stack) else None
             seen = self.add("Gemm", seen, weight[:, :last], bias[:last])
-            if i < layers.rectified:
-                seen = self.add("Relu", seen)
+            if i < layers.activated:
+                seen = self.add("Relu" if layers.activation == "relu" else "Tanh", seen)
         return seen
 
     def _constant(self, value: Tensor | Floats) -> str:
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
         name = f"constant{len(self.constants)}"
-        array = np.ascontiguousarray(array, np.float32)
+        array = np.asarray(array, np.float32, order="C")
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
