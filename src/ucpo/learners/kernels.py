@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_MINUS_ONE = torch.tensor(-1.0)
 Floats = Any  # arrays, as numba sees them
 Ints = Any
 
@@ -113,12 +114,17 @@ def ahead(layers: Any, stack: Sequence[tuple[Tensor, Tensor]], inputs: Tensor) -
     """What each layer of a member sees, (batch, in) each, and last what the member says."""
     seen = [inputs]
     for i, (weight, bias) in enumerate(stack):
-        if _narrow(bias):  # several times as fast with the few outputs as rows
+        if i < layers.activated and layers.activation == "tanh":
+            twice = torch.addmm(bias, seen[-1], weight, alpha=2, beta=2).sigmoid_()
+            hidden = torch.add(
+                _MINUS_ONE, twice, alpha=2, out=twice
+            )  # as `_tanh_`, in fewer passes
+        elif _narrow(bias):  # several times as fast with the few outputs as rows
             hidden = torch.nn.functional.linear(seen[-1], weight.T.contiguous(), bias)
         else:
             hidden = torch.addmm(bias, seen[-1], weight)
-        if i < layers.activated:
-            hidden.relu_() if layers.activation == "relu" else _tanh_(hidden)
+        if i < layers.activated and layers.activation == "relu":
+            hidden.relu_()
         seen.append(hidden)
     return seen
 

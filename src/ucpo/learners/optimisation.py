@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -93,6 +94,13 @@ def limit_norms(
         limit: Largest norm.
         apart: Whether every network has a norm of its own.
     """
+    if not apart:
+        every = [weight.grad for group in (*groups, rows) for weight in group]
+        found = [gradient for gradient in every if gradient is not None]
+        norm = math.hypot(*[float(torch.linalg.vector_norm(gradient)) for gradient in found])
+        if norm > limit:
+            torch._foreach_mul_(found, limit / (norm + 1e-6))
+        return
     single = [[weight.grad for weight in group if weight.grad is not None] for group in groups]
     joint = [weight.grad for weight in rows if weight.grad is not None]
     squares = [
@@ -101,7 +109,7 @@ def limit_norms(
     ]
     squares.append(torch.stack([torch.linalg.vecdot(g, g) for g in joint]).sum(0))
     sizes = torch.cat(squares)
-    norms = (sizes if apart else sizes.sum().expand(len(sizes))).sqrt()
+    norms = sizes.sqrt()
     if not (norms > limit).any():
         return
     shrink = (limit / (norms + 1e-6)).clamp(max=1.0)
