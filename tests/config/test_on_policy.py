@@ -66,13 +66,15 @@ def test_presets_say_values_for_a_learner_and_then_for_a_method(tmp_path):
 
 
 def test_presets_leave_what_they_say_of_ucp_alone():
-    swift = resolve("SafetyPointGoal1-v0", preset="swift")
-    assert (swift.num_envs, swift.networks.hidden, swift.gamma) == (16, (128, 128), 0.999)
-    short = config_of("ppo-lag", "SafetyPointGoal1-v0", preset="swift")
-    assert (short.num_envs, short.networks.hidden, short.gamma) == (64, (64, 64), 0.99)
+    ucp = resolve("SafetyPointGoal1-v0", preset="navigation")
+    assert (ucp.num_envs, ucp.hold, ucp.networks.hidden, ucp.gamma) == (8, 4, (128, 128), 0.999)
+    short = config_of("ppo-lag", "SafetyPointGoal1-v0", preset="navigation")
+    assert (short.num_envs, short.hold, short.networks.hidden) == (64, 1, (64, 64))
+    assert (short.gamma, short.networks.normalise) == (0.99, True)
     assert short.multiplier.rate == 0.0287
-    velocity = config_of("ppo-lag", "SafetyHopperVelocity-v1", preset="swift")
+    velocity = config_of("ppo-lag", "SafetyHopperVelocity-v1", preset="velocity")
     assert (velocity.ppo.rollout, velocity.multiplier.rate) == (128, 0.0143)
+    assert velocity.networks.normalise
 
 
 def test_omnisafes_settings():
