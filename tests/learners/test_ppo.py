@@ -360,6 +360,16 @@ def test_every_method_learns_something(method):
     assert learner.updates >= 3
 
 
+@pytest.mark.parametrize("method", ["ucp-ppo", "trpo-et", "focops"])
+def test_stocks_may_pass_a_layer_of_their_own(method):
+    how = {"budget": "5"} if method == "trpo-et" else {}
+    learner, task, begun = make(method, networks={"stock_features": 4}, stock="shown", **how)
+    before = [weights(part) for part in (learner.actor.body.embedding, learner.values.body)]
+    learn(learner, task, begun, 2)
+    after = [weights(part) for part in (learner.actor.body.embedding, learner.values.body)]
+    assert all((one != two).any() for one, two in zip(before, after, strict=True))
+
+
 @pytest.mark.parametrize("method", ["trpo-lag", "trpo-et", "cpo"])
 def test_trust_regions_move_the_policy_once_per_rollout(method):
     learner, task, begun = make(method, budget="5", ppo={"norm": 5.0})

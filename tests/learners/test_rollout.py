@@ -177,6 +177,12 @@ def test_recent_actions_reach_back_into_the_rollout_before():
     assert len(rollout.recent_actions(0, 100)) == 6
 
 
+def test_actions_of_a_rollout_that_was_just_learned_from_are_still_known():
+    rollout = fill([1, 2, 3])
+    rollout.length = 0
+    assert len(rollout.recent_actions(0, 100)) == 3
+
+
 def test_a_saved_rollout_goes_on_and_a_strange_one_is_refused():
     rollout = fill([1, 2, 3])
     other = Rollout(3, 1, 1, 1, 1, None)

@@ -120,7 +120,8 @@ class Rollout:
 
     def recent_actions(self, row: int, env_steps: int) -> Floats:
         """What an environment was last made to do, (k, action), as far as it is kept."""
-        older = slice(self.length, None if self.begun > 1 else self.length)
+        before = self.begun > 1 or (self.begun == 1 and self.length == 0)  # one that was full
+        older = slice(self.length, None if before else self.length)
         decisions = np.concatenate([self.action[older, row], self.action[: self.length, row]])
         held = np.concatenate([self.env_steps[older, row], self.env_steps[: self.length, row]])
         made = np.repeat(decisions, held, axis=0)
