@@ -175,12 +175,8 @@ class Run:
             if folder is not None:
                 files.patiently(partial(folder.write_config, self.config), asked)
             made = partial(self._sinks, folder, show, track, on_log)
-            try:
+            with _unless_refused(folder if run is not None else None):
                 journal = Journal([*files.patiently(made, asked), *sinks], asked)
-            except Exception:
-                if folder is not None and run is not None:
-                    folder.discard()
-                raise
             stack.callback(journal.close)
             saver = None if folder is None else Saver(training, folder, self._checkpoint, asked)
             with _left_behind(training, folder, saver):
@@ -249,6 +245,17 @@ class Run:
         if show:
             sinks.append(Display(f"{self.config.method} on {self.task.spec.name}"))
         return sinks
+
+
+@contextmanager
+def _unless_refused(new: RunFolder | None) -> Iterator[None]:
+    """A folder made for a training that then cannot begin is not left in the way of the next."""
+    try:
+        yield
+    except Exception:
+        if new is not None:
+            new.discard()
+        raise
 
 
 @contextmanager
