@@ -13,9 +13,9 @@ _SAID: set[str] = set()
 class UsageError(Exception):
     """What was given cannot work. The message says what was wrong, what was expected, what to do.
 
-    The command line prints it without a traceback and exits with code 2. Messages may quote files
-    of strangers, so what would control a terminal is spelt out. It is no ValueError, because the
-    parser of the command line would take those for its own.
+    The command line prints it without a traceback and exits with code 2. Messages may quote
+    untrusted files, so control characters are escaped. It is not a ValueError, because the command
+    line's parser would take those for its own.
     """
 
     def __init__(self, text: str) -> None:
@@ -23,7 +23,7 @@ class UsageError(Exception):
 
 
 class NotFiniteError(UsageError):
-    """An environment or an update produced something that is no number; the run must not go on."""
+    """An environment or an update produced NaN or infinity; the run must not go on."""
 
 
 class LostError(RuntimeError):

@@ -342,7 +342,7 @@ class VectorTask(ABC):
 
 
 class BrokenStepError(NotFiniteError):
-    """An environment returned something that is no number.
+    """An environment returned NaN or infinity.
 
     Attributes:
         row: Which environment of the batch.

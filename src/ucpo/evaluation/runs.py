@@ -30,7 +30,7 @@ class Request:
     seed: int = 0
     task: str | None = None
     """Another task than the one trained on. Needed where that is ``module:id``: a policy file may
-    come from a stranger, and must not decide what is imported."""
+    be untrusted, and must not decide what is imported."""
     hold: int = 1
     """Environment steps each action is kept for."""
     extrapolate: bool = False
@@ -129,7 +129,7 @@ def _asked_for(rows: pl.DataFrame, jobs: Sequence[Job], costs: Sequence[str]) ->
 
 
 def _task(request: Request, policy: Policy) -> str:
-    """The task to play on, which must not be one that a stranger's file has us import."""
+    """The task to play on, which must not be one that an untrusted file makes us import."""
     own = policy.info.task
     if request.task is None and ":" in own:
         raise UsageError(

@@ -59,7 +59,7 @@ class PolicyInfo:
     """Stocks above look like this one, in cost units."""
 
     def __post_init__(self) -> None:
-        """Refuse what no training writes; files come from strangers too."""
+        """Refuse what no training writes; files may be untrusted."""
         for field in dataclasses.fields(self):
             _FITS[str(field.type)](getattr(self, field.name), field.name)
         costs, actions = len(self.cost_names), len(self.action_low)
@@ -302,23 +302,23 @@ def load(path: str | Path) -> Policy:
 
 def _text(value: Any, name: str) -> None:
     if not (isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()):
-        raise ValueError(f"{name} is no name")
+        raise ValueError(f"{name} is not a name")
 
 
 def _count(value: Any, name: str) -> None:
     if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError(f"{name} is no count")
+        raise ValueError(f"{name} is not a count")
 
 
 def _number(value: Any, name: str) -> None:
     if type(value) not in (int, float) or not abs(value) < 1e300:
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
 
 
 def _several(one: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
     def check(value: Any, name: str) -> None:
         if not isinstance(value, tuple) or len(value) > _LONGEST:
-            raise ValueError(f"{name} is no list, or too long")
+            raise ValueError(f"{name} is not a list, or too long")
         for item in value:
             one(item, name)
 

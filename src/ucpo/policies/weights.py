@@ -64,7 +64,7 @@ class Stored:
                 raise ValueError(f"{name} is {found.get_dtype()} of shape {found.get_shape()}")
             weight.copy_(self._tensors.get_tensor(name))
             if not torch.isfinite(weight).all():
-                raise ValueError(f"{name} holds what is no number")
+                raise ValueError(f"{name} contains NaN or infinity")
             if name == _SCALE and not (weight > 0.0).all():
                 raise ValueError(f"{name} holds what is no scale")
 

@@ -253,7 +253,7 @@ def _from_json(folder: Path, number: int) -> Checkpoint:
 
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError(f"{value!r:.50} is no count")
+        raise ValueError(f"{value!r:.50} is not a count")
     return value
 
 

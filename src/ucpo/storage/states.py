@@ -226,7 +226,7 @@ def set_generator(generator: np.random.Generator, state: Arrays, what: str) -> N
     fit(state, {"pcg64": np.zeros(_PCG_WORDS, np.uint64)}, what)
     high, low, inc_high, inc_low, has_half, half = (int(word) for word in state["pcg64"])
     if not (has_half in (0, 1) and half < 2**32):
-        raise UsageError(f"the saved state of the {what} is no state of a generator")
+        raise UsageError(f"the saved state of the {what} is not the state of a generator")
     generator.bit_generator.state = {
         "bit_generator": "PCG64",
         "state": {"state": high * 2**64 + low, "inc": inc_high * 2**64 + inc_low},
@@ -246,7 +246,7 @@ def set_noise(generator: torch.Generator, state: Arrays, what: str) -> None:
     try:
         generator.set_state(torch.from_numpy(state["torch"].copy()))
     except RuntimeError:
-        raise UsageError(f"the saved state of the {what} is no state of a generator") from None
+        raise UsageError(f"the saved state of the {what} is not the state of a generator") from None
 
 
 def of_text(text: str) -> np.ndarray:
