@@ -73,7 +73,7 @@ class TailMean(Utility):
     def _weights(self, values: Any) -> Any:
         """Of each value, (..., N); they sum to 1. The last that counts may count in part."""
         many = self.share * values.shape[-1]
-        place = (-values.detach()).argsort(-1, stable=True).argsort(-1)  # 0: the worst
+        place = (-values.detach()).argsort(dim=-1, stable=True).argsort(-1)  # 0: worst
         return (many - place).clip(0.0, 1.0) / many
 
 
