@@ -21,6 +21,7 @@ QUICK = {
     "networks": {"hidden": [16], "normalise": True},
     "replay": {"batch": 16, "capacity": 600},
     "multiplier": {"start": 0},
+    "entropy": {"weight": 0.1, "rate": 1e-3},
 }
 
 
