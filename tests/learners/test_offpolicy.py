@@ -555,6 +555,7 @@ def test_an_update_keeps_to_the_device_of_its_networks(learner):
         ({"method": "sac-jiang", "hold": 2}, "--hold 1"),
         ({"method": "sac-et", "replay": {"n_step": 1, "relabel": 0.5}}, "--replay.relabel 0"),
         ({"method": "sac-pid", "budget": (), "starts": "grid"}, "give --budget"),
+        ({"method": "sac-lag", "multiplier": {"kind": "switch"}}, "has no switch"),
         ({"method": "td3", "offpolicy": {"delay": 0}}, "delay must be at least 1"),
         ({"method": "td3", "offpolicy": {"smoothing": -1.0}}, "smoothing must be at least"),
     ],

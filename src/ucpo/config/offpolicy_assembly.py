@@ -131,6 +131,11 @@ def _refuse(config: RunConfig) -> None:
             f"{name} predicts mean costs, so its prices are of --utility mean, not of "
             f"{config.utility!r}; learner ucp prices other utilities"
         )
+    if priced.kind == "switch":
+        raise UsageError(
+            f"{name} weighs costs by a finite price, so it has no switch; give another "
+            "--multiplier.kind, or choose learner ppo"
+        )
     if shaping != "none" and (config.replay.n_step > 1 or config.hold > 1):
         raise UsageError(
             f"{name} shapes rewards step by step, so the shaping {shaping!r} needs "
