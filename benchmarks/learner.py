@@ -55,6 +55,7 @@ def main() -> None:
 
     results["update"] = updates(options)
     torch.set_num_threads(1)
+    results["baselines"] = baselines(options.rounds)
     results["growth"] = growth(max(options.rounds // 3, 5))
     results["replay"] = replay()
     if not options.no_loop:
@@ -133,6 +134,48 @@ def matrix_flops(
     learning = 2 * critics.sum() + critics[1:].sum()
     acting = 2 * sum(actor) + sum(actor[1:]) + 2 * critics.sum()
     return float(2 * batch * (targets + learning + acting))
+
+
+def baselines(rounds: int) -> list[dict[str, Any]]:
+    """SAC and TD3 as OmniSafe runs them and as we do: time of an update over its matrix floor."""
+    square = torch.randn(256, 256)
+    agents = {
+        f"{method}, {preset}": paper_agent(method=method, preset=f"{preset}-offpolicy-navigation")
+        for method in ("sac-lag", "td3-lag")
+        for preset in ("swift", "omnisafe")
+    }
+    # Two updates each: with a delay, every other one leaves the actor out.
+    contestants: dict[str, Callable[[], object]] = {
+        name: lambda agent=agent: (agent.update(), agent.update()) for name, agent in agents.items()
+    }
+    contestants["product"] = lambda: [square @ square for _ in range(10)]
+    times = turns(contestants, rounds)
+    rows = []
+    for name, agent in agents.items():
+        flops = baseline_flops(agent.settings.delay, "td3" in name and "omnisafe" in name)
+        floor = flops / (2 * 256**3) * times["product"] / 10
+        update = times[name] / 2
+        rows.append({"learner": name, "update": update, "floor": floor, "ratio": update / floor})
+    table("one update of SAC and TD3, one thread [ms]", rows)
+    return rows
+
+
+def baseline_flops(delay: int, another_actor: bool, batch: int = 256, hidden: int = 256) -> float:
+    """Of the products an update asks for on average, with scalar critics and one cost.
+
+    Args:
+        delay: Updates for each of the actor.
+        another_actor: Whether targets of costs count on the action of another network.
+        batch: Transitions.
+        hidden: Width of both hidden layers.
+    """
+    layers = [(OBS + ACTION) * hidden, hidden * hidden, hidden]
+    actor = [OBS * hidden, hidden * hidden, hidden * 2 * ACTION]
+    critics = 3 * np.array(layers)
+    targets = (1 + another_actor) * sum(actor) + critics.sum()
+    learning = 2 * critics.sum() + critics[1:].sum()
+    acting = 2 * sum(actor) + sum(actor[1:]) + 2 * critics.sum()
+    return float(2 * batch * (targets + learning + acting / delay))
 
 
 def growth(rounds: int) -> dict[str, list[dict[str, float]]]:
@@ -270,21 +313,28 @@ def together(count: int, threads: int, iterations: int) -> float:
 
 
 def paper_agent(
-    fill: int = 100_000, *, quantiles: int = 100, batch: int = 256, costs: int = 1
-) -> UCP:
+    fill: int = 100_000,
+    *,
+    quantiles: int = 100,
+    batch: int = 256,
+    costs: int = 1,
+    method: str = "ucp",
+    preset: str = "paper",
+) -> Any:
     """An agent of the paper's size with `fill` random transitions in its replay."""
     names = tuple(f"cost{i}" for i in range(costs))
     spec = TaskSpec("benchmark", OBS, (-1.0,) * ACTION, (1.0,) * ACTION, names, None)
     config: RunConfig = resolve(
         "benchmark",
-        preset="paper",
+        method=method,
+        preset=preset,
         networks={"quantiles": quantiles},
         replay={"batch": batch, "capacity": fill},
         multiplier={"start": 0},
         budget_range=["0:30"] if costs == 1 else [f"{name}=0:30" for name in names],
+        budget=[] if method == "ucp" else ["25"],
     )
-    agent = make_learner(config, spec, make_grid(config, spec), np.random.default_rng(0))
-    assert isinstance(agent, UCP)
+    agent: Any = make_learner(config, spec, make_grid(config, spec), np.random.default_rng(0))
     stored, generator = agent.replay, np.random.default_rng(0)
     for part in (stored._before, stored._after, stored._gains):
         part[:] = generator.standard_normal(part.shape, np.float32)

@@ -36,6 +36,46 @@ class Utility:
         result: Array = self.function(final_stock)
         return result
 
+    def expected(self, final_stock: Array) -> Array:
+        """Mean utility of equally likely final stocks, (..., N) -> (...)."""
+        utilities: Any = self(final_stock)
+        mean: Array = utilities.mean(-1)
+        return mean
+
+    def contributions(self, violations: Array) -> Array:
+        """What each of k episodes adds to the expected violation, (k,) -> (k,)."""
+        many: Any = violations
+        added: Array = many / len(many)
+        return added
+
+
+@dataclass(frozen=True)
+class TailMean(Utility):
+    """The mean over the worst share of outcomes, as Yang et al. (2021) constrain it.
+
+    Not elementwise, so it is for PyTorch alone: it looks at all quantiles, or all recent episodes.
+    """
+
+    share: float = 1.0
+
+    def expected(self, final_stock: Array) -> Array:
+        """Mean of the worst share of equally likely final stocks, (..., N) -> (...)."""
+        values: Any = final_stock
+        mean: Array = (values * self._weights(values)).sum(-1)
+        return mean
+
+    def contributions(self, violations: Array) -> Array:
+        """What each of k episodes adds: nothing unless it is among the worst, (k,) -> (k,)."""
+        values: Any = violations
+        added: Array = values * self._weights(values)
+        return added
+
+    def _weights(self, values: Any) -> Any:
+        """Of each value, (..., N); they sum to 1. The last that counts may count in part."""
+        many = self.share * values.shape[-1]
+        place = (-values.detach()).argsort(dim=-1, stable=True).argsort(-1)  # 0: worst
+        return (many - place).clip(0.0, 1.0) / many
+
 
 MEAN = Utility("mean", lambda final_stock: final_stock)
 EXCESS = Utility("excess", lambda final_stock: final_stock.clip(min=0.0))
@@ -86,10 +126,37 @@ class Constraint:
         if not self.tolerance >= 0.0:
             raise UsageError(f"tolerance of {self.cost!r} must be at least 0, got {self.tolerance}")
 
-    def violation(self, final_stock: Array) -> Array:
-        """By how much each final stock speaks for a higher price; its mean should be at most 0."""
+    def violation(self, final_stock: Array, initial_stock: Array | None = None) -> Array:
+        """By how much each final stock speaks for a higher price; its mean should be at most 0.
+
+        Args:
+            final_stock: In cost units, of any shape.
+            initial_stock: Of the same episodes; only tolerances that depend on the budget ask.
+        """
         value: Any = self.utility(final_stock)
         violation: Array = value - self.tolerance
+        return violation
+
+
+@dataclass(frozen=True)
+class TailLimit(Constraint):
+    """The mean cost of the worst `share` of episodes at most `limit`, by Chow et al. (2018).
+
+    It holds if and only if, for some level ``nu``, the expected excess over ``nu`` is at most
+    ``share * (limit - nu)``. So each budget is such a level, with a tolerance of its own, and the
+    best level is chosen after training. Levels above the limit tolerate nothing.
+    """
+
+    limit: float = 0.0
+    share: float = 1.0
+
+    def violation(self, final_stock: Array, initial_stock: Array | None = None) -> Array:
+        """Excess beyond what the level of the episode tolerates."""
+        if initial_stock is None:
+            raise UsageError("a limit on the tail needs prices that know the budget of an episode")
+        value: Any = self.utility(final_stock)
+        start: Any = initial_stock
+        violation: Array = value - (self.share * (self.limit + start)).clip(min=0.0)
         return violation
 
 

@@ -14,6 +14,7 @@ from ucpo.config.options import (
     RunConfig,
     ShapingConfig,
 )
+from ucpo.config.tails import make_tail_problem
 from ucpo.envs import registry
 from ucpo.envs.interface import TaskSpec, VectorTask
 from ucpo.envs.registry import Task
@@ -52,6 +53,8 @@ from ucpo.problem import BudgetGrid, Constraint, Problem, parse_budgets, utility
 
 def make_problem(config: RunConfig, costs: Sequence[str]) -> Problem:
     """The constraints a configuration asks for, one per cost."""
+    if config.utility == "tail" or config.tail.limit is not None:
+        return make_tail_problem(config, costs)
     chosen = utility(config.utility)
     exempt = chosen.name == "mean" and not config.tolerate_mean
     tolerance = 0.0 if exempt else config.tolerance
@@ -220,8 +223,18 @@ def make_ucp(
     )
 
 
+def make_off_policy(
+    config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
+) -> Learner:
+    """SAC or TD3; see `ucpo.config.offpolicy_assembly`, which builds on this file."""
+    from ucpo.config import offpolicy_assembly
+
+    return offpolicy_assembly.make_off_policy(config, spec, grid, generator)
+
+
 LEARNERS: dict[str, Callable[..., Learner]] = {"ucp": make_ucp, "ppo": make_on_policy}
 """By the name a configuration calls them."""
+LEARNERS |= dict.fromkeys(("sac", "td3"), make_off_policy)
 
 
 def make_critics(
@@ -248,8 +261,8 @@ def make_settings(config: RunConfig) -> Settings:
     return Settings(
         batch=config.replay.batch,
         relabelled=round(config.replay.relabel * config.replay.batch),
-        critic=_decay(config, config.critic),
-        actor=_decay(config, config.actor),
+        critic=make_decay(config, config.critic),
+        actor=make_decay(config, config.actor),
         critic_clip=config.critic.clip,
         actor_clip=config.actor.clip,
         critic_polyak=config.critic.polyak,
@@ -289,6 +302,7 @@ def make_info(
     )
 
 
-def _decay(config: RunConfig, chosen: CriticConfig | ActorConfig) -> Decay:
+def make_decay(config: RunConfig, chosen: CriticConfig | ActorConfig) -> Decay:
+    """The step size of a part, and how it falls."""
     last = chosen.rate if chosen.final_rate is None else chosen.final_rate
     return Decay(chosen.rate, last, config.decay_start, config.decay_steps)

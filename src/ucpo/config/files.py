@@ -45,6 +45,8 @@ def resolve(
             overrides[name] = _budgets(overrides[name])
     _, composition = read_method(method)
     learner = str(overrides.get("learner", composition.get("learner", RunConfig.learner)))
+    prefix = composition.pop("presets", None)  # of those a method prefers, one for each family
+    family = family if prefix is None else f"{prefix}-{family}"
     chosen = family if preset == "auto" else preset
     before, after = _preset(chosen, task, learner, Path(method).stem)
     layers = [

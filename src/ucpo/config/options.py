@@ -15,6 +15,7 @@ from tyro.conf import Positional
 
 from ucpo.config.checks import require as _require
 from ucpo.config.checks import within as _within
+from ucpo.config.offpolicy_options import OffPolicyConfig, TailConfig
 from ucpo.config.ppo_options import PPOConfig
 from ucpo.envs.interface import Hold
 
@@ -99,7 +100,8 @@ class CriticConfig:
     polyak: float = 0.005
     """Share by which the target critics follow per update."""
     next_action: Literal["sampled", "mean"] = "sampled"
-    """Action in targets: sampled from the target actor (paper) or its mean (released code)."""
+    """Action in targets: sampled from the target actor (paper) or its mean (released code). With
+    sac and td3 of costs only: that of the reward's target, or the actor's mean (OmniSafe)."""
     reward_unit: float = 1.0
     """What one unit of the networks' outputs stands for; larger learns large returns faster."""
     cost_unit: float = 1.0
@@ -249,7 +251,8 @@ class RunConfig:
     budget: tuple[str, ...] = ()
     """One fixed budget (or cost=budget for each of several) instead of a range."""
     utility: str = "excess"
-    """What is constrained to 0: the expected excess over the budget, or the mean difference."""
+    """What is constrained to 0: the expected excess over the budget, the mean difference, or the
+    mean difference in the worst --tail.share of episodes (tail)."""
     tolerance: float = 1e-6
     """Expected utility up to which a budget counts as kept."""
     tolerate_mean: bool = True
@@ -301,6 +304,8 @@ class RunConfig:
     multiplier: MultiplierConfig = field(default_factory=MultiplierConfig)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    offpolicy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
+    tail: TailConfig = field(default_factory=TailConfig)
 
     def __post_init__(self) -> None:
         for name, gamma in (("gamma", self.gamma), ("cost_gamma", self.discount_of_costs)):

@@ -82,7 +82,7 @@ class EpisodeAscent:
             zip(self._problem.constraints, self._levels, strict=True)
         ):
             by_level: dict[int, list[float]] = defaultdict(list)
-            violations = limit.violation(final[:, cost]).tolist()
+            violations = limit.violation(final[:, cost], initial[:, cost]).tolist()
             bins = self.grid.bin(initial[:, cost], cost).tolist()
             for level, violation in zip(bins, violations, strict=True):
                 by_level[int(level)].append(violation)

@@ -117,7 +117,9 @@ class DualAscent:
             first = torch.as_tensor(initial, dtype=torch.float32)
             final = first + torch.as_tensor(costs, dtype=torch.float32)
             constraints = enumerate(self._problem.constraints)
-            violations = torch.stack([limit.violation(final[cost]) for cost, limit in constraints])
+            violations = torch.stack(
+                [limit.violation(final[cost], first[cost]) for cost, limit in constraints]
+            )
             bins = torch.stack([self.grid.bin(first[cost], cost) for cost in range(len(first))])
             self._recent.append((bins.long(), violations))
 
@@ -128,7 +130,8 @@ class DualAscent:
         bins, violations = (torch.stack(part) for part in zip(*self._recent, strict=True))
         for cost, parameter in enumerate(self.parameters):
             slope = torch.zeros_like(parameter)
-            slope.index_add_(0, bins[:, cost], violations[:, cost] / len(self._recent))
+            utility = self._problem.constraints[cost].utility
+            slope.index_add_(0, bins[:, cost], utility.contributions(violations[:, cost]))
             parameter.grad = self._ascent.slope(parameter, slope)
         self._optimiser.step()
         self._clip()

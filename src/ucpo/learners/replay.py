@@ -135,6 +135,11 @@ class Replay:
         made = np.repeat(decisions, self._env_steps[places, env], axis=0)
         return made[len(made) - min(count, len(made)) :]
 
+    def mean_reward(self) -> float:
+        """Of what is kept, per environment step."""
+        kept = slice(min(self._rows_written, self.rows_kept))
+        return float(self._gains[kept, :, 0].sum() / max(self._env_steps[kept].sum(), 1))
+
     # Rows are saved by their number since the beginning, so that only new ones need writing.
 
     @property

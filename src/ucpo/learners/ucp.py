@@ -313,8 +313,8 @@ def actor_loss(
         penalty: Entropy term and regulariser, (batch,).
     """
     final = stock[:, :, None] + costs
-    utilities = [limit.utility(final[:, cost]) for cost, limit in enumerate(problem.constraints)]
-    expected = torch.stack(utilities, dim=1).mean(-1)  # (batch, C)
+    limits = enumerate(problem.constraints)
+    expected = torch.stack([limit.utility.expected(final[:, cost]) for cost, limit in limits], 1)
     loss = penalty - reward.mean(-1) + (price * expected).sum(-1)
     return (loss / (1.0 + price.sum(-1))).mean()
 

@@ -12,13 +12,16 @@ from ucpo.stats.calibration import (
     pit_histogram,
 )
 from ucpo.stats.intervals import Interval, overlap, student_t
+from ucpo.stats.levels import Level, best_level, worst_mean
 from ucpo.stats.selection import select_budgets
 from ucpo.stats.summaries import over_seeds, per_seed
 from ucpo.stats.tails import Tail, cost_names, summarise, tail
 
 __all__ = [
     "Interval",
+    "Level",
     "Tail",
+    "best_level",
     "bootstrap_interval",
     "calibration_error",
     "calibration_summary",
@@ -34,4 +37,5 @@ __all__ = [
     "student_t",
     "summarise",
     "tail",
+    "worst_mean",
 ]
