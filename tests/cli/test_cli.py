@@ -196,8 +196,9 @@ def test_what_was_called_variant_is_told(capsys):
     assert "--variant is called --method now" in capsys.readouterr().err
 
 
-def test_methods_are_listed_with_their_parts(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_methods_are_listed_with_a_sentence_and_their_parts(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     main(["methods"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ucp-na ")]
-    assert {"ucp", "mean", "single", "hidden"} <= set(line.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ucp-na A plain constrained agent" in said
+    assert "learner ucp, multiplier pid, shaping none, utility mean, starts single" in said

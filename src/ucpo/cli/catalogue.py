@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ucpo.cli.messages import say
+from ucpo.config.options import RunConfig
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,18 @@ class Tasks:
         )
 
 
+PARTS = ("learner", "multiplier", "shaping", "utility", "starts", "stock")
+"""What a method is made of."""
+
+
+def _part(table: Mapping[str, Any], part: str) -> str:
+    """What a method says of a part of it, or what it is by default."""
+    value = table.get(part, getattr(RunConfig(), part))
+    if isinstance(value, Mapping):
+        value = value.get("kind", getattr(RunConfig(), part).kind)
+    return str(getattr(value, "kind", value))
+
+
 @dataclass(frozen=True)
 class Methods:
     """List the methods to train with, and what each is made of."""
@@ -44,24 +59,14 @@ class Methods:
         from rich.table import Table
 
         from ucpo.config.files import method_names, read_method
-        from ucpo.config.options import RunConfig
 
-        defaults = RunConfig()
         shown = Table(box=None, padding=(0, 2, 0, 0))
         shown.add_column("method", no_wrap=True)
-        for head in ("learner", "multiplier", "shaping", "utility", "starts", "stock"):
-            shown.add_column(head, no_wrap=True)
-        shown.add_column("what it is")
+        shown.add_column("what it is, and its parts")
         for name in method_names():
             summary, table = read_method(name)
-            kinds = [
-                table.get(part, {}).get("kind", getattr(defaults, part).kind)
-                for part in ("multiplier", "shaping")
-            ]
-            rest = [
-                table.get(part, getattr(defaults, part)) for part in ("utility", "starts", "stock")
-            ]
-            shown.add_row(name, table.get("learner", defaults.learner), *kinds, *rest, summary)
+            parts = ", ".join(f"{part} {_part(table, part)}" for part in PARTS)
+            shown.add_row(name, f"{summary}\n[dim]{parts}[/dim]")
         Console().print(shown)
         say(
             "A multiplier of the kind gradient may be another in a preset. A file of your own in "
