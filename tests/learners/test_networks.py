@@ -182,3 +182,11 @@ def test_units_scale_the_answers_and_travel_with_the_weights():
     torch.testing.assert_close(scaled(*seen), plain(*seen) * factors)
     plain.load_state_dict(scaled.state_dict())
     assert torch.equal(plain(*seen), scaled(*seen))
+
+
+def test_costs_of_very_different_scale_are_seen_alike():
+    generator = torch.Generator().manual_seed(0)
+    body = Body(1, 1, 2, [4], 2, (0.01, 1e6), 0, generator)
+    seen = body.scaled(torch.tensor([[-0.02, -2e6], [0.01, 1e6]]))
+    torch.testing.assert_close(seen, torch.tensor([[-2.0, -2.0], [1.0, 1.0]]))
+    assert "scales" not in body.state_dict()  # what a policy file says beside the weights

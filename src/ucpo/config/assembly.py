@@ -42,7 +42,7 @@ from ucpo.learners.multipliers import (
     Pid,
     SoftplusAdam,
 )
-from ucpo.learners.networks import Body, Critics
+from ucpo.learners.networks import Body, Critics, StockScale
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Decay
 from ucpo.learners.replay import Replay
@@ -77,6 +77,17 @@ def make_grid(config: RunConfig, spec: TaskSpec) -> BudgetGrid:
         high=tuple(high for _, high in pairs),
         levels=tuple(config.budget_levels if low < high else 1 for low, high in pairs),
     )
+
+
+def make_stock_scale(config: RunConfig, grid: BudgetGrid) -> StockScale:
+    """Cost units that count as one for the networks: of each cost a third of its largest budget.
+
+    Costs differ in scale by orders of magnitude; in a common unit the smaller would not be seen.
+    """
+    if config.networks.stock_scale is not None:
+        return config.networks.stock_scale
+    scales = tuple(high / 3.0 if high > 0.0 else 1.0 for high in grid.high)
+    return scales[0] if len(set(scales)) == 1 else scales
 
 
 def make_device(name: str) -> torch.device:
@@ -188,7 +199,7 @@ def make_ucp(
     problem, device = make_problem(config, spec.cost_names), make_device(config.device)
     networks, noise = config.networks, torch.Generator().manual_seed(config.seed)
     stock_size = 0 if config.stock == "hidden" else C
-    scale = networks.stock_scale or max(*grid.high, 3.0) / 3.0
+    scale = make_stock_scale(config, grid)
     shape = (networks.hidden, stock_size, scale, networks.stock_features)
     critics = make_critics(config, spec, stock_size, scale, noise)
     actor = make_actor(spec, *shape, noise)
@@ -238,7 +249,7 @@ LEARNERS |= dict.fromkeys(("sac", "td3"), make_off_policy)
 
 
 def make_critics(
-    config: RunConfig, spec: TaskSpec, stock_size: int, scale: float, noise: torch.Generator
+    config: RunConfig, spec: TaskSpec, stock_size: int, scale: StockScale, noise: torch.Generator
 ) -> Critics:
     """Two quantile critics of the reward and one of each cost."""
     networks, C = config.networks, len(spec.cost_names)
@@ -276,7 +287,7 @@ def make_settings(config: RunConfig) -> Settings:
 
 
 def make_info(
-    config: RunConfig, spec: TaskSpec, grid: BudgetGrid, stock_size: int, scale: float
+    config: RunConfig, spec: TaskSpec, grid: BudgetGrid, stock_size: int, scale: StockScale
 ) -> PolicyInfo:
     """What policy files of this run say, but for how far it is."""
     return PolicyInfo(

@@ -16,6 +16,7 @@ from ucpo.config.assembly import (
     make_multiplier,
     make_problem,
     make_shaping,
+    make_stock_scale,
 )
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import TaskSpec
@@ -40,7 +41,7 @@ def make_off_policy(
     networks, noise = config.networks, torch.Generator().manual_seed(config.seed)
     C = len(spec.cost_names)
     stock_size = 0 if config.stock == "hidden" else C
-    scale = networks.stock_scale or max(*grid.high, 3.0) / 3.0
+    scale = make_stock_scale(config, grid)
     scalar = replace(config, networks=replace(networks, quantiles=1))
     critics = make_critics(scalar, spec, stock_size, scale, noise)
     shape = (networks.hidden, stock_size, scale, networks.stock_features)

@@ -44,7 +44,8 @@ class NetworkConfig:
     quantiles: int = 100
     """Quantiles per critic. More resolve the tails of the distribution better and cost time."""
     stock_scale: float | None = None
-    """Cost units that count as one for the networks; by default a third of the largest budget."""
+    """Cost units that count as one for the networks; by default a third of each cost's largest
+    budget."""
     stock_features: int = 0
     """Width of a ReLU layer the stock passes first; 0 feeds it in beside the observation."""
     normalise: bool = False

@@ -12,6 +12,7 @@ from ucpo.config.assembly import (
     make_multiplier,
     make_problem,
     make_shaping,
+    make_stock_scale,
 )
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import TaskSpec
@@ -19,7 +20,7 @@ from ucpo.envs.shaping import Plain, all_or_nothing, excess
 from ucpo.errors import UsageError
 from ucpo.learners.interface import Multiplier
 from ucpo.learners.multipliers import Fixed
-from ucpo.learners.networks import Body, GaussianActor, Values
+from ucpo.learners.networks import Body, GaussianActor, StockScale, Values
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Slope
 from ucpo.learners.ppo import PPO, Settings
@@ -38,7 +39,7 @@ def make_ppo(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> PPO:
     priced = C if _prices(config) else 0
     horizon = _sums_to_the_horizon(config, spec)
     stock_size = 0 if config.stock == "hidden" else C
-    scale = config.networks.stock_scale or max(*grid.high, 3.0) / 3.0
+    scale = make_stock_scale(config, grid)
     ceiling = 0.0 if stock_size and _flat_beyond_the_budget(config) else None
     actor = make_policy(config, spec, stock_size, scale, ceiling)
     values = make_values(config, spec, stock_size, scale, ceiling, 1 + priced, timed=horizon)
@@ -67,7 +68,7 @@ def make_ppo(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> PPO:
 
 
 def make_policy(
-    config: RunConfig, spec: TaskSpec, stock_size: int, scale: float, ceiling: float | None
+    config: RunConfig, spec: TaskSpec, stock_size: int, scale: StockScale, ceiling: float | None
 ) -> GaussianActor:
     """The actor, its last layer small."""
     ppo, networks = config.ppo, config.networks
@@ -93,7 +94,7 @@ def make_values(
     config: RunConfig,
     spec: TaskSpec,
     stock_size: int,
-    scale: float,
+    scale: StockScale,
     ceiling: float | None,
     signals: int,
     *,

@@ -14,6 +14,7 @@ from ucpo.learners.kernels import OneByOne, ahead, back, beside, fit_members, on
 
 LOG_STD_RANGE = (-5.0, 2.0)
 Activation = Literal["relu", "tanh"]
+StockScale = float | tuple[float, ...]
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -97,7 +98,8 @@ class Body(nn.Module):
 
     Args:
         stock_size: Costs whose stock is shown; 0 hides the stock (UCP-NA).
-        stock_scale: Cost units that count as one for the networks. Utilities never see this.
+        stock_scale: Cost units that count as one for the networks, for all costs or for each.
+            Utilities never see this.
         stock_features: If above 0, the stock first passes a ReLU layer of this width.
         activation: Between the layers.
         stock_ceiling: Stocks above look like this one; all the same to a utility that is linear
@@ -111,7 +113,7 @@ class Body(nn.Module):
         stock_size: int,
         hidden: Sequence[int],
         outputs: int,
-        stock_scale: float,
+        stock_scale: StockScale,
         stock_features: int,
         generator: torch.Generator,
         activation: Activation = "relu",
@@ -120,6 +122,7 @@ class Body(nn.Module):
         super().__init__()
         self.members, self.stock_size, self.stock_scale = members, stock_size, stock_scale
         self.stock_ceiling = stock_ceiling
+        self.set_scales()
         wide = stock_size
         self.embedding: Layers | None = None
         if stock_size and stock_features:
@@ -144,7 +147,12 @@ class Body(nn.Module):
         seen = stock[:, : self.stock_size]
         if self.stock_ceiling is not None:
             seen = seen.clamp(max=self.stock_ceiling)
-        return seen / self.stock_scale
+        return seen / (self.scales if isinstance(self.stock_scale, tuple) else self.stock_scale)
+
+    def set_scales(self) -> None:
+        """Have the scales of several costs where the weights are; one for all stays a number."""
+        self.scales: Tensor
+        self.register_buffer("scales", torch.tensor(self.stock_scale), persistent=False)
 
     @property
     def by_hand(self) -> bool:

@@ -41,6 +41,7 @@ class Scaled(Body):
         )
         self.embedding, self.layers = body.embedding, body.layers
         self.stock_ceiling = body.stock_ceiling
+        self.set_scales()
         self.shift: Tensor
         self.scale: Tensor
         self.register_buffer("shift", shift.clone())

@@ -94,10 +94,7 @@ class TrustRegion:
     def _mean(self, actor: GaussianActor, seen: Shown) -> Tensor:
         """Means in plain operations, which can be differentiated twice."""
         body = actor.body
-        stock = seen.stock[:, : body.stock_size]
-        if body.stock_ceiling is not None:
-            stock = stock.clamp(max=body.stock_ceiling)
-        stock = stock / body.stock_scale
+        stock = body.scaled(seen.stock)
         if body.embedding is not None:
             ((weight, bias),) = body.embedding.stack(body.embedding.flat[0])
             stock = torch.relu(stock @ weight + bias)

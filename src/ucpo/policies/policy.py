@@ -15,7 +15,7 @@ import torch
 
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
-from ucpo.learners.networks import Activation, Actor, Body, Critics, GaussianActor
+from ucpo.learners.networks import Activation, Actor, Body, Critics, GaussianActor, StockScale
 from ucpo.policies import places, weights
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 from ucpo.storage.names import POLICY_FILE
@@ -42,7 +42,7 @@ class PolicyInfo:
     stock_discount: float
     hidden: tuple[int, ...]
     stock_size: int
-    stock_scale: float
+    stock_scale: StockScale
     stock_features: int
     gamma: float | None = None
     """Discount of the sums the critics predict; None in files that do not say it."""
@@ -71,7 +71,8 @@ class PolicyInfo:
             (all(0 <= low <= high for low, high in self._pairs("budget")), "budgets"),
             (0.0 < self.stock_discount <= 1.0, "discount of the stock"),
             (self.stock_size in (0, costs), "size of the stock"),
-            (self.stock_scale > 0.0, "scale of the stock"),
+            (all(each > 0.0 for each in self.scales), "scale of the stock"),
+            (len(self.scales) in (1, costs), "scale of the stock"),
             (self.observation_size >= 1 and all(self.hidden), "sizes of layers"),
             (self.activation in (None, "relu", "tanh"), "activations"),
             (self.action in (None, "clipped", "squashed"), "actions"),
@@ -79,6 +80,11 @@ class PolicyInfo:
         ):
             if not fits:
                 raise ValueError(f"it has impossible {what}")
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """Cost units that count as one for the network: one for all costs, or one for each."""
+        return self.stock_scale if isinstance(self.stock_scale, tuple) else (self.stock_scale,)
 
     def _pairs(self, what: str) -> list[tuple[float, float]]:
         low, high = getattr(self, f"{what}_low"), getattr(self, f"{what}_high")
@@ -129,7 +135,7 @@ def make_actor(
     spec: TaskSpec | PolicyInfo,
     hidden: Sequence[int],
     stock_size: int,
-    stock_scale: float,
+    stock_scale: StockScale,
     stock_features: int,
     generator: torch.Generator,
 ) -> Actor:
@@ -152,7 +158,7 @@ def make_gaussian_actor(
     spec: TaskSpec | PolicyInfo,
     hidden: Sequence[int],
     stock_size: int,
-    stock_scale: float,
+    stock_scale: StockScale,
     stock_features: int,
     generator: torch.Generator,
     *,
@@ -333,6 +339,9 @@ _FITS = {  # by the type of a field of PolicyInfo
     "int | None": lambda value, name: None if value is None else _count(value, name),
     "float": _number,
     "float | None": lambda value, name: None if value is None else _number(value, name),
+    "StockScale": lambda value, name: _several(_number)(
+        value if isinstance(value, tuple) else (value,), name
+    ),
     "tuple[str, ...]": _several(_text),
     "tuple[int, ...]": _several(_count),
     "tuple[float, ...]": _several(_number),
