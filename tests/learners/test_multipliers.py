@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from ucpo.config.assembly import make_multiplier
+from ucpo.config.options import MultiplierConfig
 from ucpo.envs.interface import Episodes
 from ucpo.errors import UsageError
 from ucpo.learners.multipliers import ClampedAdam, DualAscent, Fixed, Gradient, Pid, SoftplusAdam
@@ -187,3 +189,11 @@ def test_fixed_prices_stay():
     fixed.update(10**9)
     assert price(fixed, 5.0) == [2.0]
     fixed.restore(fixed.state())
+
+
+def test_pid_is_refused_for_utilities_it_does_not_follow():
+    one = BudgetGrid.fixed([25.0])
+    problem = Problem((Constraint("cost", EXCESS, 0.0),))
+    with pytest.raises(UsageError, match="--utility mean"):
+        make_multiplier(MultiplierConfig(kind="pid"), problem, one)
+    make_multiplier(MultiplierConfig(kind="pid"), Problem((Constraint("cost", MEAN, 0.0),)), one)

@@ -139,6 +139,11 @@ def make_multiplier(config: MultiplierConfig, problem: Problem, grid: BudgetGrid
     if config.kind == "fixed":
         return Fixed(grid, config.initial)
     if config.kind == "pid":
+        if any(limit.utility.name != "mean" for limit in problem.constraints):
+            raise UsageError(
+                "a PID controller keeps the mean cost at the budget, whatever the utility; say "
+                "--utility mean, or choose another multiplier.kind"
+            )
         how = {"window": config.window, "start": config.start}
         kp, ki, kd = config.gains
         return Pid(grid, (kp, ki, kd), initial=config.initial, **how)
