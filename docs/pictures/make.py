@@ -37,12 +37,16 @@ def lidar() -> None:
         axes.plot([0, x[0]], [0, y[0]], color="#c8ccd8", linewidth=0.6)
         middle = (i + 0.5) * width
         label = f"{i}: {value:.2f}"
-        axes.text(3.55 * np.cos(middle), 3.4 * np.sin(middle), label, ha="center", va="center", fontsize=7)
+        axes.text(
+            3.55 * np.cos(middle), 3.4 * np.sin(middle), label, ha="center", va="center", fontsize=7
+        )
     axes.add_patch(plt.Circle((0, 0), 3.0, fill=False, color="#8a90a0", linewidth=0.8))
     for place in hazards:
         axes.add_patch(plt.Circle(tuple(place), 0.2, color="#e08a1e", zorder=3))
     axes.plot(0, 0, "o", color="#b03030", markersize=9, zorder=4)
-    axes.annotate("", (0.75, 0), (0, 0), arrowprops={"arrowstyle": "->", "color": "#20305f"}, zorder=5)
+    axes.annotate(
+        "", (0.75, 0), (0, 0), arrowprops={"arrowstyle": "->", "color": "#20305f"}, zorder=5
+    )
     axes.text(0.55, -0.3, "x, the nose", fontsize=7, color="#20305f")
     axes.set(xlim=(-4.1, 4.4), ylim=(-3.7, 3.7), aspect="equal")
     axes.axis("off")

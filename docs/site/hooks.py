@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import examples
-import methods
-import sensors
+import example_pages
+import method_pages
+import sensor_pages
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -27,18 +27,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Give every method and example its place in the navigation."""
     nav: Any = config.nav
     sections = {title: place for entry in nav for title, place in entry.items()}
-    sections["Methods"].extend({name: f"methods/{name}.md"} for name in methods.names())
+    sections["Methods"].extend({name: f"methods/{name}.md"} for name in method_pages.names())
     sections["Examples"].extend(
-        {examples.title(path): f"examples/{path.stem}.md"} for path in examples.files()
+        {example_pages.title(path): f"examples/{path.stem}.md"} for path in example_pages.files()
     )
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made."""
-    made = {f"methods/{name}.md": methods.page(name) for name in methods.names()}
-    made |= {f"examples/{path.stem}.md": examples.page(path) for path in examples.files()}
-    made["sensors.md"] = sensors.page()
+    made = {f"methods/{name}.md": method_pages.page(name) for name in method_pages.names()}
+    made |= {f"examples/{path.stem}.md": example_pages.page(path) for path in example_pages.files()}
+    made["sensors.md"] = sensor_pages.page()
     for page, source in COPIED.items():
         made[page] = _inside_docs((ROOT / source).read_text(encoding="utf-8"))
     for name, content in made.items():
@@ -48,7 +48,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Fill in the table of methods, lead links to pages, draw equations."""
-    markdown = markdown.replace("<!-- table of methods -->", methods.table())
+    markdown = markdown.replace("<!-- table of methods -->", method_pages.table())
     markdown = re.sub(r"\]\(((?:\.\./)+)examples/(\w+)\.(?:py|ipynb)\)", _example, markdown)
     markdown = re.sub(r"\[([^]]+)\]\(evidence/[^)]*\)", r"\1", markdown)  # not part of the site
     return _equations(markdown)

@@ -44,7 +44,7 @@ what a step can cost. [Navigation](tasks.md) and [velocity](velocity.md) say how
 *Lidar: sixteen directions, counter-clockwise from the robot's x axis (its nose). A reading is 0 for
 nothing within reach and 1 for an object at the robot's own place; the nearest object of the kind
 counts. An object also lights the two neighbouring directions, the more the nearer it is to their
-edge, so that readings change smoothly as the robot turns.* `python docs/pictures/make.py` *draws it.*
+edge, so that readings change smoothly as the robot turns. Drawn by `python docs/pictures/make.py`.*
 """
 
 Block = tuple[str, int, str]
