@@ -22,7 +22,7 @@ def names() -> list[str]:
 
 
 def composition(name: str) -> dict[str, str]:
-    """Which part a method takes for each question; `update` only where it names one."""
+    """Which part a method takes for each question; `update` only of those that learn by PPO."""
     _, table = read_method(name)
     defaults = RunConfig()
 
@@ -33,8 +33,8 @@ def composition(name: str) -> dict[str, str]:
         return str(getattr(given, "kind", given))
 
     parts = {part: chosen(part) for part in COLUMNS}
-    update = table.get("ppo", {}).get("update")
-    return parts if update is None else parts | {"update": str(update)}
+    update = {"update": str(table.get("ppo", {}).get("update", "clip"))}
+    return parts | (update if parts["learner"] == "ppo" else {})
 
 
 def table() -> str:
