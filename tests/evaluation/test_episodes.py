@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ucpo import UCP, UsageError
+from ucpo import UCP, Policy, UsageError
 from ucpo.envs.illustration import Courier, TwoActions
 from ucpo.envs.registry import make_task
 from ucpo.evaluation import evaluate
@@ -82,3 +82,18 @@ def test_held_actions_last_as_long_as_they_are_held_in_each_episode_for_itself()
     every = evaluate(policy, TwoActions(2), [6.0], 1)
     assert every["length"].to_list() == [5]  # -6, -5, -4, -3 stay, -2 ends
     assert every["policy"].str.len_chars().to_list() == [12]
+
+
+def test_an_evaluation_uses_one_thread_and_gives_the_others_back(monkeypatch):
+    import torch
+
+    agent, seen = UCP("Courier-v0", networks={"hidden": [8], "quantiles": 4}), []
+    torch.set_num_threads(2)
+    act = Policy.act
+    monkeypatch.setattr(
+        Policy, "act", lambda *args: seen.append(torch.get_num_threads()) or act(*args)
+    )
+    agent.evaluate([5.0], 1)
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain, repeat
 from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
+import torch
 
 from ucpo import stock as stocks
 from ucpo.envs.interface import Step, TaskSpec, VectorTask
@@ -85,11 +87,23 @@ def evaluate(
     """
     jobs = make_jobs(policy, budgets, episodes, seed, extrapolate)
     rows: dict[Job, Row] = {}
-    for seen in play(policy, task, jobs, {"episodes": Totals(policy, task, hold)}, hold):
-        for row in seen["episodes"]:
-            rows[job_of(row, task.spec.cost_names)] = row
-        done(len(seen["episodes"]))
+    with _one_thread():
+        for seen in play(policy, task, jobs, {"episodes": Totals(policy, task, hold)}, hold):
+            for row in seen["episodes"]:
+                rows[job_of(row, task.spec.cost_names)] = row
+            done(len(seen["episodes"]))
     return pl.DataFrame([rows[job] for job in jobs])
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks are small here: with more threads they mostly wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def make_jobs(
