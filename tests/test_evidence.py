@@ -59,3 +59,13 @@ def test_the_page_says_what_was_logged_on_the_way_and_how_it_came_about(run):
         for mean, cost in now_and_then.select("return", "cost/cost").iter_rows()
     ]
     assert " | ".join(cells) in SAID
+
+
+def test_the_page_says_what_held_decisions_brought():
+    run = DOCS / "evidence" / "held" / "seed1"
+    seen = summarise(pl.read_parquet(run / "evaluation.parquet")).sort("budget_cost")
+    assert set(seen["episodes"]) == {1000}
+    pairs = zip(seen["return"], seen["cost_cost"], strict=True)
+    cells = " | ".join(f"{value:.1f} @ {cost:.1f}" for value, cost in pairs)
+    (row,) = [line for line in SAID.splitlines() if cells in line]
+    assert command(read_config(run / "config.toml")) in row
