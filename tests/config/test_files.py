@@ -116,7 +116,7 @@ def test_presets_know_the_odd_tasks():
 
 def test_a_task_alone_is_trained_by_what_learns_best_here_and_the_papers_settings_have_names():
     ours = resolve("SafetyPointGoal1-v0", family="navigation")
-    assert (ours.hold, ours.env_steps, ours.networks.hidden) == (4, 3_200_000, (128, 128))
+    assert (ours.hold, ours.env_steps, ours.networks.hidden) == (4, 4_400_000, (128, 128))
     assert resolve("SafetyPointGoal1-v0", preset="paper").hold == 1
     code = resolve("SafetyHopperVelocity-v1", preset="paper-code")
     assert (code.env_steps, code.entropy.weight, code.multiplier.initial) == (8_000_000, 0.5, 10.0)
