@@ -13,6 +13,8 @@ from ucpo.learners.networks import Sample
 from ucpo.learners.optimisation import Decay, clip_rows, polyak
 from ucpo.learners.replay import Batch
 from ucpo.learners.ucp import actor_loss, bellman_target, min_by_mean, squared_size
+from ucpo.policies.critics import load_critics, save_critics
+from ucpo.policies.policy import load
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem
 
 SPEC = TaskSpec("Test", 3, (-1.0, -1.0), (1.0, 1.0), ("cost",), None)
@@ -142,6 +144,47 @@ def test_the_utility_sees_the_stock_in_cost_units_whatever_the_networks_see():
     metrics = agent._improve_actor(batch(stock=stock))
     # excess 5 - 3 = 2 at price 1; with the scaled stock it would be 4.7
     assert metrics["actor_loss"].item() == pytest.approx(2.0 / 2.0, rel=1e-5)
+
+
+HIDDEN_EXCESS = {"networks": {**SMALL["networks"], "show_excess": False}}
+
+
+def test_what_is_exceeded_already_need_not_be_shown(tmp_path):
+    """All that have nothing left look alike to actor and critics, in files of the policy too."""
+    agent = make(**HIDDEN_EXCESS)
+    obs, action = torch.zeros(3, 3), torch.zeros(3, 2)
+    stock = torch.tensor([[-1.0], [0.0], [70.0]])
+    policy = agent.policy()
+    policy.save(tmp_path / "policy.safetensors")
+    save_critics(policy.critics, policy.info, tmp_path / "critics.safetensors")
+    loaded = load(tmp_path / "policy.safetensors")
+    critics = load_critics(tmp_path / "critics.safetensors", loaded.info)
+    for actor, judges in ((agent.actor, agent.critics), (loaded.actor, critics)):
+        for left, none, exceeded in (
+            actor.mode(obs, stock),
+            *judges(obs, stock, action),
+        ):
+            assert (left - none).abs().max() > 1e-5
+            assert torch.allclose(none, exceeded, atol=1e-6)
+
+
+def test_the_utility_sees_all_of_an_excess_that_networks_do_not():
+    final = torch.tensor([[4.0]])
+    agents = [make(), make(**HIDDEN_EXCESS)]
+    losses = []
+    for agent in agents:
+        agent.critics.forward = lambda obs, stock, action: (
+            torch.full((3, len(obs), 8), 5.0) + 0.0 * action.sum(-1)[None, :, None]
+        )
+        agent.settings = dataclasses.replace(agent.settings, regulariser=0.0)
+        losses.append(agent._improve_actor(batch(stock=final.expand(32, 1)))["actor_loss"])
+    assert losses[0] == losses[1] != 0.0
+
+
+@pytest.mark.parametrize("changes", [{"utility": "mean"}, {"stock": "hidden"}])
+def test_where_a_unit_above_the_budget_counts_otherwise_it_is_shown(changes):
+    assert make(**HIDDEN_EXCESS, **changes).policy().info.stock_ceiling is None
+    assert make().policy().info.stock_ceiling is None
 
 
 def test_prices_are_those_of_the_episodes_initial_stock():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -88,6 +89,12 @@ def make_stock_scale(config: RunConfig, grid: BudgetGrid) -> StockScale:
         return config.networks.stock_scale
     scales = tuple(high / 3.0 if high > 0.0 else 1.0 for high in grid.high)
     return scales[0] if len(set(scales)) == 1 else scales
+
+
+def make_stock_ceiling(config: RunConfig, stock_size: int) -> float | None:
+    """The stock above which all look alike: 0, where every unit above it counts the same."""
+    hides = config.utility == "excess" and not config.networks.show_excess
+    return 0.0 if stock_size and hides else None
 
 
 def make_device(name: str) -> torch.device:
@@ -206,8 +213,9 @@ def make_ucp(
     stock_size = 0 if config.stock == "hidden" else C
     scale = make_stock_scale(config, grid)
     shape = (networks.hidden, stock_size, scale, networks.stock_features)
-    critics = make_critics(config, spec, stock_size, scale, noise)
-    actor = make_actor(spec, *shape, noise)
+    ceiling = make_stock_ceiling(config, stock_size)
+    critics = make_critics(config, spec, stock_size, scale, noise, ceiling)
+    actor = make_actor(spec, *shape, noise, stock_ceiling=ceiling)
     target = config.entropy.target
     return UCP(
         problem=problem,
@@ -233,7 +241,7 @@ def make_ucp(
             target=-float(spec.action_size) if target is None else target,
         ),
         settings=make_settings(config),
-        about=make_info(config, spec, grid, stock_size, scale),
+        about=replace(make_info(config, spec, grid, stock_size, scale), stock_ceiling=ceiling),
         seed=config.seed,
         generator=generator,
     )
@@ -254,7 +262,12 @@ LEARNERS |= dict.fromkeys(("sac", "td3"), make_off_policy)
 
 
 def make_critics(
-    config: RunConfig, spec: TaskSpec, stock_size: int, scale: StockScale, noise: torch.Generator
+    config: RunConfig,
+    spec: TaskSpec,
+    stock_size: int,
+    scale: StockScale,
+    noise: torch.Generator,
+    ceiling: float | None = None,
 ) -> Critics:
     """Two quantile critics of the reward and one of each cost."""
     networks, C = config.networks, len(spec.cost_names)
@@ -267,6 +280,7 @@ def make_critics(
         stock_scale=scale,
         stock_features=networks.stock_features,
         generator=noise,
+        stock_ceiling=ceiling,
     )
     units = [config.critic.reward_unit] * Critics.REWARD + [config.critic.cost_unit] * C
     return Critics(body, units)

@@ -48,6 +48,10 @@ class NetworkConfig:
     budget."""
     stock_features: int = 0
     """Width of a ReLU layer the stock passes first; 0 feeds it in beside the observation."""
+    show_excess: bool = True
+    """Show UCP's networks by how much a budget is exceeded already. To the expected excess every
+    further unit of a cost that is never negative counts the same, so nothing is lost by not showing
+    it, and all episodes that have nothing left share what they learn."""
     normalise: bool = False
     """Show observations with the mean so far taken off, in units of their spread so far."""
 

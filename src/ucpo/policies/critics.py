@@ -50,6 +50,7 @@ def load_critics(path: Path, info: PolicyInfo) -> Critics:
             stock_scale=info.stock_scale,
             stock_features=info.stock_features,
             generator=torch.Generator(),
+            stock_ceiling=info.stock_ceiling,
         )
         critics = Critics(body)
         stored.fill(critics, info.observation_size)

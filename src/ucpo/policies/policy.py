@@ -76,7 +76,7 @@ class PolicyInfo:
             (self.observation_size >= 1 and all(self.hidden), "sizes of layers"),
             (self.activation in (None, "relu", "tanh"), "activations"),
             (self.action in (None, "clipped", "squashed"), "actions"),
-            (self.action or not (self.activation or self.stock_ceiling), "activations"),
+            (self.action or not self.activation, "activations"),
         ):
             if not fits:
                 raise ValueError(f"it has impossible {what}")
@@ -138,6 +138,7 @@ def make_actor(
     stock_scale: StockScale,
     stock_features: int,
     generator: torch.Generator,
+    stock_ceiling: float | None = None,
 ) -> Actor:
     """An actor of the shape a task and a configuration ask for."""
     outputs = 2 * len(spec.action_low)  # a mean and a deviation each
@@ -150,6 +151,7 @@ def make_actor(
         stock_scale=stock_scale,
         stock_features=stock_features,
         generator=generator,
+        stock_ceiling=stock_ceiling,
     )
     return Actor(body)
 
@@ -187,7 +189,7 @@ def _actor_of(info: PolicyInfo) -> Actor | GaussianActor:
     """An actor of the shape a policy file says."""
     shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
     if info.action is None:
-        return make_actor(info, *shape, torch.Generator())
+        return make_actor(info, *shape, torch.Generator(), info.stock_ceiling)
     return make_gaussian_actor(
         info,
         *shape,
