@@ -22,7 +22,9 @@ def names() -> list[str]:
 
 
 def composition(name: str) -> dict[str, str]:
-    """Which part a method takes for each question; `update` only of those that learn by PPO."""
+    """Which part a method takes for each question; `update` only of those that learn by PPO,
+    `schedule` only where a method says one.
+    """
     _, table = read_method(name)
     defaults = RunConfig()
 
@@ -33,8 +35,11 @@ def composition(name: str) -> dict[str, str]:
         return str(getattr(given, "kind", given))
 
     parts = {part: chosen(part) for part in COLUMNS}
-    update = {"update": str(table.get("ppo", {}).get("update", "clip"))}
-    return parts | (update if parts["learner"] == "ppo" else {})
+    if parts["learner"] == "ppo":
+        parts["update"] = str(table.get("ppo", {}).get("update", "clip"))
+    if "schedule" in table:
+        parts["schedule"] = chosen("schedule")
+    return parts
 
 
 def table() -> str:

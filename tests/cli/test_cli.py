@@ -184,6 +184,15 @@ def test_a_value_of_an_option_is_not_taken_for_the_task(capsys):
     assert "Courier-v9" in capsys.readouterr().err
 
 
+def test_numbers_of_options_are_not_taken_for_the_task_either(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--critic.rate", "-1", "Courier-v0"])
+    assert capsys.readouterr().err == "ucpo: critic.rate must be above 0, got -1.0\n"
+    with pytest.raises(SystemExit):
+        main(["train", "--networks.hidden", "64", "64"])
+    assert "which task?" in capsys.readouterr().err
+
+
 def test_impossible_values_are_told_in_our_own_words(capsys):
     with pytest.raises(SystemExit):
         main(["train", "Courier-v0", "--critic.rate", "-1"])

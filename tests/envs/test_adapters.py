@@ -1,10 +1,12 @@
+import logging
 import sys
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Sequence, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Sequence, Tuple
 
+from tests.choosing import Errands
 from ucpo.envs.adapters import GymnasiumTask, to_bounds
 from ucpo.envs.registry import make_task
 from ucpo.errors import UsageError
@@ -103,7 +105,8 @@ def test_the_six_values_of_safety_gymnasium_are_understood():
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"action_space": Discrete(3)}, "continuous"),
+        ({"action_space": Discrete(1)}, "a choice of two or more"),
+        ({"action_space": MultiBinary(3)}, "a choice of two or more.*ActionWrapper"),
         ({"action_space": Box(-np.inf, np.inf, (1,))}, "finite range"),
         ({"observation_space": Sequence(Box(0, 1, (1,)))}, "what can be flattened"),
         ({"observation_space": Box(0, 255, (8, 8, 3), np.uint8)}, "observes images.*encoder"),
@@ -239,6 +242,24 @@ def test_nested_observations_are_flattened_with_a_word(caplog):
     assert "flattened into a vector of 7 numbers" in caplog.text
     assert begin(task)[0][0].tolist() == pytest.approx([5, 6, 0, 1, 0, 0.3, 0.4])
     assert task.step(np.zeros((1, 1))).obs[0].tolist() == pytest.approx([5, 6, 0, 1, 0, 0.3, 0.4])
+
+
+def test_arrays_are_flattened_with_a_word(caplog):
+    maze = variant(observation_space=Box(0.0, 1.0, (3, 4)))
+    with caplog.at_level(logging.WARNING, "ucpo"):
+        assert GymnasiumTask(maze, 1, name="Maze").spec.observation_size == 12
+    assert "flattened here into 12 numbers" in caplog.text
+    assert "encoder" in caplog.text
+
+
+def test_choices_are_made_by_the_largest_number_and_counted_from_the_first():
+    task = GymnasiumTask(Errands, 3)
+    assert (task.spec.discrete, task.spec.action_size) == (True, 3)
+    assert (task.spec.action_low, task.spec.action_high) == ((5.0,) * 3, (7.0,) * 3)
+    begin(task)
+    step = task.step(np.array([[0.2, -0.1, 0.1], [-1.0, 0.0, -1.0], [0.0, 0.0, 1.0]]))
+    assert step.reward.tolist() == [1.0, 3.0, 0.0]
+    assert step.costs.tolist() == [[0.0], [1.0], [1.0]]
 
 
 def test_negative_costs_are_said_aloud_once(caplog):

@@ -13,7 +13,7 @@ from ucpo.config.files import resolve
 from ucpo.envs.illustration import Courier
 from ucpo.envs.interface import Outcome, TaskSpec, VectorTask
 from ucpo.envs.shaping import Staggered
-from ucpo.learners.surrogates import log_probability
+from ucpo.learners.surrogates import GAUSSIAN
 from ucpo.policies.policy import load
 from ucpo.runs.run import Run
 from ucpo.stock import Start, random_starts
@@ -116,7 +116,7 @@ def test_the_first_pass_finds_every_ratio_1_though_observations_drift():
         with torch.no_grad():
             mean = learner.actor(learner.normaliser(torch.from_numpy(obs)), torch.from_numpy(stock))
         sample = torch.from_numpy(learner._sample)
-        at_the_time.append(log_probability(sample, mean, learner.actor.log_std))
+        at_the_time.append(GAUSSIAN.log_probability(sample, mean, learner.actor.log_std))
         step = task.step(actions)
         learner.remember(obs, stock, actions, step)
         obs, stock = step.obs, step.stock
@@ -136,7 +136,7 @@ def test_ratios_are_of_what_was_drawn_and_actions_of_what_clipping_made_of_it():
     assert learner.rollout.sample.min() > 2.0
     assert (learner.rollout.action == 1.0).all()
     old, _, _ = judged(learner)
-    again = log_probability(old.sample, old.mean, old.log_std)
+    again = GAUSSIAN.log_probability(old.sample, old.output, old.spread)
     assert torch.exp(again - old.log_prob) == pytest.approx(torch.ones(32), abs=1e-6)
 
 

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from ucpo.learners.surrogates import (
+    GAUSSIAN,
     Clipped,
     Decisions,
     Focops,
     P3o,
     combined,
-    divergence,
-    log_probability,
     shares,
     slopes,
     standardised,
@@ -29,9 +28,9 @@ def decisions(rows=64, actions=2, seed=0, **changes):
     sample = mean + log_std.exp() * normal(rows, actions)
     made = Decisions(
         sample=sample,
-        log_prob=log_probability(sample, mean, log_std),
-        mean=mean,
-        log_std=log_std,
+        log_prob=GAUSSIAN.log_probability(sample, mean, log_std),
+        output=mean,
+        spread=log_std,
         advantage=normal(rows),
         costs=normal(rows, 1),
         excess=torch.zeros(1),
@@ -95,9 +94,9 @@ def test_scales_agree_where_nothing_is_priced():
 
 def test_the_compiled_clipped_loss_is_that_in_plain_operations():
     old = decisions(rows=200)
-    mean = (old.mean + 0.3 * torch.randn(200, 2)).requires_grad_()
-    log_std = (old.log_std + 0.1).requires_grad_()
-    loss, *gradients = slopes(Clipped(0.2), old, mean, log_std)
+    mean = (old.output + 0.3 * torch.randn(200, 2)).requires_grad_()
+    log_std = (old.spread + 0.1).requires_grad_()
+    loss, *gradients = slopes(Clipped(0.2), old, 0.0, mean, log_std)
     plain = Clipped(0.2)(old, mean, log_std)
     assert loss.item() == pytest.approx(plain.item(), abs=1e-6)
     for one, two in zip(gradients, torch.autograd.grad(plain, [mean, log_std]), strict=True):
@@ -106,10 +105,10 @@ def test_the_compiled_clipped_loss_is_that_in_plain_operations():
 
 def test_a_policy_that_has_not_moved_has_ratios_of_1_and_no_divergence():
     old = decisions()
-    ratio = torch.exp(log_probability(old.sample, old.mean, old.log_std) - old.log_prob)
+    ratio = torch.exp(GAUSSIAN.log_probability(old.sample, old.output, old.spread) - old.log_prob)
     assert ratio == pytest.approx(torch.ones(64), abs=1e-6)
-    assert divergence(old.mean, old.log_std, old.mean, old.log_std).abs().max() < 1e-6
-    assert Clipped(0.2)(old, old.mean, old.log_std).item() == pytest.approx(
+    assert GAUSSIAN.divergence(old.output, old.spread, old.output, old.spread).abs().max() < 1e-6
+    assert Clipped(0.2)(old, old.output, old.spread).item() == pytest.approx(
         -old.advantage.mean().item(), abs=1e-6
     )
 
@@ -120,26 +119,28 @@ def test_divergence_is_that_of_gaussians():
     mean, other = torch.randn(5, 2), torch.randn(5, 2)
     log_std, other_log_std = torch.randn(2), torch.randn(2)
     exact = kl_divergence(Normal(mean, log_std.exp()), Normal(other, other_log_std.exp())).sum(-1)
-    assert divergence(mean, log_std, other, other_log_std) == pytest.approx(exact, rel=1e-4)
+    assert GAUSSIAN.divergence(mean, log_std, other, other_log_std) == pytest.approx(
+        exact, rel=1e-4
+    )
     chance = Normal(mean, log_std.exp()).log_prob(other).sum(-1)
-    assert log_probability(other, mean, log_std) == pytest.approx(chance, rel=1e-4)
+    assert GAUSSIAN.log_probability(other, mean, log_std) == pytest.approx(chance, rel=1e-4)
 
 
 def test_focops_compares_each_sample_with_itself():
     """A column minus a row would be a matrix, and its mean looks like a loss."""
     old = decisions(rows=3)
-    mean = old.mean + torch.tensor([[0.0], [0.01], [9.0]])
-    ratio = torch.exp(log_probability(old.sample, mean, old.log_std) - old.log_prob)
-    moved = divergence(mean, old.log_std, old.mean, old.log_std)
+    mean = old.output + torch.tensor([[0.0], [0.01], [9.0]])
+    ratio = torch.exp(GAUSSIAN.log_probability(old.sample, mean, old.spread) - old.log_prob)
+    moved = GAUSSIAN.divergence(mean, old.spread, old.output, old.spread)
     near = torch.tensor([1.0, 1.0, 0.0])
     expected = ((moved - ratio * old.advantage / 1.5) * near).sum() / 3
-    assert Focops(1.5, 0.02)(old, mean, old.log_std).item() == pytest.approx(expected.item())
+    assert Focops(1.5, 0.02)(old, mean, old.spread).item() == pytest.approx(expected.item())
 
 
 def test_p3o_charges_expected_excess_and_nothing_below_the_budget():
     old = decisions(excess=torch.tensor([10.0]), costs=torch.zeros(64, 1))
     reward = -old.advantage.mean().item()
-    loss = P3o(0.2, 20.0, 0.99)(old, old.mean, old.log_std).item()
+    loss = P3o(0.2, 20.0, 0.99)(old, old.output, old.spread).item()
     assert loss == pytest.approx(reward + 20.0 * 10.0 * 0.01, rel=1e-4)
     old = dataclasses.replace(old, excess=torch.tensor([-10.0]))
-    assert P3o(0.2, 20.0, 0.99)(old, old.mean, old.log_std).item() == pytest.approx(reward, 1e-3)
+    assert P3o(0.2, 20.0, 0.99)(old, old.output, old.spread).item() == pytest.approx(reward, 1e-3)

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from tests.learners.test_surrogates import decisions
-from ucpo.learners.networks import Body, GaussianActor
+from ucpo.learners.actors import GaussianActor
+from ucpo.learners.networks import Body
 from ucpo.learners.ppo import Seen
-from ucpo.learners.surrogates import divergence, log_probability
+from ucpo.learners.surrogates import GAUSSIAN
 from ucpo.learners.trust_region import TrustRegion, conjugate_gradients, cpo_step, trpo_step
 
 H = torch.diag(torch.tensor([2.0, 1.0]))
@@ -75,9 +76,9 @@ def test_a_step_gains_and_stays_near(constrained):
     old = decisions(
         256,
         sample=sample,
-        mean=mean,
-        log_std=log_std,
-        log_prob=log_probability(sample, mean, log_std),
+        output=mean,
+        spread=log_std,
+        log_prob=GAUSSIAN.log_probability(sample, mean, log_std),
         advantage=advantage,
         costs=costs,
         excess=torch.tensor([20.0]),
@@ -85,8 +86,8 @@ def test_a_step_gains_and_stays_near(constrained):
     said = TrustRegion(0.01, 0.1, 15, 15, constrained).improve(actor, seen, old)
     with torch.no_grad():
         new = actor(seen.obs, seen.stock)
-        moved = divergence(mean, log_std, new, actor.log_std).mean()
-        ratio = torch.exp(log_probability(sample, new, actor.log_std) - old.log_prob)
+        moved = GAUSSIAN.divergence(mean, log_std, new, actor.log_std).mean()
+        ratio = torch.exp(GAUSSIAN.log_probability(sample, new, actor.log_std) - old.log_prob)
     assert 0.002 < moved <= 0.01
     assert said["actor_loss"] <= 0.0
     assert (ratio * advantage).mean() > advantage.mean()

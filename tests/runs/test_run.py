@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+import tests.choosing
 from ucpo import UCP, UsageError, load
 from ucpo.problem import BudgetGrid
 from ucpo.runs.progress import bands
@@ -186,6 +187,17 @@ def test_tracking_that_fails_leaves_no_folder_in_the_way(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)  # not installed
     with pytest.raises(UsageError, match=r"ucpo\[wandb\]"):
         UCP("Courier-v0", **QUICK).learn(run=tmp_path / "run", show=False, track="wandb")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_environment_that_cannot_begin_leaves_no_folder_in_the_way(tmp_path):
+    class Broken(tests.choosing.Errands):
+        def reset(self, *, seed=None, options=None):
+            obs, info = super().reset(seed=seed)
+            return (np.zeros(7) if seed else obs), info  # seed 0 is that of the first look
+
+    with pytest.raises(UsageError, match=r"observation of shape \(7,\)"):
+        UCP(Broken, method="ucp-ppo").learn(run=tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
 
 

@@ -53,8 +53,8 @@ class Check:
                 cost.name, f"{cost.mean:.3g}", f"{cost.often:.1%}", *(f"{n:.3g}" for n in numbers)
             )
         say(
-            f"{found.task}: observations of {spec.observation_size} numbers, actions of "
-            f"{spec.action_size}; "
+            f"{found.task}: observations of {spec.observation_size} numbers, "
+            f"{'a choice of' if spec.discrete else 'actions of'} {spec.action_size}; "
             f"{found.env_steps:,} random steps, rewards {found.rewards[0]:.3g} to "
             f"{found.rewards[1]:.3g}"
         )

@@ -99,11 +99,21 @@ def _task(words: Sequence[str]) -> str | None:
     """The first word that is neither an option nor what an option is set to."""
     before = ""
     for word in words:
-        takes_it = before.startswith("-") and "=" not in before and before not in _flags()
-        if not word.startswith("-") and not takes_it:
+        named = _is_option(before) and "=" not in before and before not in _flags()
+        if not _is_option(word) and not named and not _is_number(word):
             return word
         before = word
     return None
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word names an option; a negative number does not."""
+    return word.startswith("-") and not word[1:2].isdigit() and not word.startswith("-.")
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word can only be one of several numbers that an option is set to."""
+    return word.lstrip("-").replace(".", "", 1).isdigit()
 
 
 def _flags() -> set[str]:

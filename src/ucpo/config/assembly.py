@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from ucpo import own
 from ucpo.config.options import (
     ActorConfig,
     CriticConfig,
     MultiplierConfig,
     RunConfig,
+    ScheduleConfig,
     ShapingConfig,
 )
 from ucpo.config.tails import make_tail_problem
@@ -33,7 +35,7 @@ from ucpo.envs.shaping import (
 from ucpo.errors import UsageError, nearest
 from ucpo.learners.entropy import Entropy
 from ucpo.learners.episode_prices import EpisodeAscent, Switch
-from ucpo.learners.interface import Learner, Multiplier
+from ucpo.learners.interface import Learner, Multiplier, Schedule
 from ucpo.learners.multipliers import (
     Ascent,
     ClampedAdam,
@@ -47,6 +49,7 @@ from ucpo.learners.networks import Body, Critics, StockScale
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Decay
 from ucpo.learners.replay import Replay
+from ucpo.learners.schedules import Simmer, Uniform
 from ucpo.learners.ucp import UCP, Settings
 from ucpo.policies.policy import PolicyInfo, make_actor
 from ucpo.problem import BudgetGrid, Constraint, Problem, parse_budgets, utility
@@ -141,8 +144,21 @@ def make_shaping(config: ShapingConfig) -> Shaping:
     return shapings[config.kind]()
 
 
+def make_schedule(config: ScheduleConfig, grid: BudgetGrid) -> Schedule:
+    """Which budgets training episodes begin with."""
+    if config.own:
+        schedule: Schedule = own.make(config.own, Schedule, grid)
+        return schedule
+    if config.kind == "simmer":
+        return Simmer(grid, config.gains, smoothing=config.smoothing, reach=config.reach)
+    return Uniform(grid)
+
+
 def make_multiplier(config: MultiplierConfig, problem: Problem, grid: BudgetGrid) -> Multiplier:
     """The price of each budget of a grid."""
+    if config.own:
+        price: Multiplier = own.make(config.own, Multiplier, problem, grid)
+        return price
     if config.kind == "fixed":
         return Fixed(grid, config.initial)
     if config.kind == "pid":
@@ -184,6 +200,17 @@ def make_learner(
     return LEARNERS[config.learner](config, spec, grid, generator)
 
 
+def refuse_choices(config: RunConfig, spec: TaskSpec) -> None:
+    """Critics of actions need actions that are numbers."""
+    if spec.discrete:
+        remedy = "ucp-ppo" if config.learner == "ucp" else "ppo-lag"
+        raise UsageError(
+            f"{spec.name} has {spec.action_size} actions to choose from, and {config.learner} "
+            f"follows slopes in actions that are numbers; --method {remedy} learns to choose, as "
+            "do all methods of learner ppo"
+        )
+
+
 def make_on_policy(
     config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
 ) -> Learner:
@@ -197,12 +224,14 @@ def make_ucp(
     config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
 ) -> UCP:
     """Networks, replay and multipliers of UCP as configured."""
+    refuse_choices(config, spec)
     if config.shaping.kind != "none":
         raise UsageError(
             f"ucp learns of costs through its critics, so it goes without the shaping "
             f"{config.shaping.kind!r}; leave shaping out, or choose another learner"
         )
-    if config.multiplier.kind == "switch" or config.multiplier.window == 0:
+    episodic = config.multiplier.kind == "switch" or config.multiplier.window == 0
+    if episodic and not config.multiplier.own:
         raise UsageError(
             "ucp moves prices at every update, by its latest episodes; give --multiplier.window "
             "and a --multiplier.kind other than switch, or choose learner ppo"

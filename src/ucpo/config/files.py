@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ucpo.config.options import RunConfig
 from ucpo.errors import UsageError, nearest
+from ucpo.own import name_of
 
 
 def resolve(
@@ -40,6 +41,9 @@ def resolve(
     """
     if "variant" in overrides:
         raise UsageError("variants are methods now: write --method instead of --variant")
+    for part in ("networks", "multiplier", "schedule"):  # a class or function of the user's own
+        if isinstance(overrides.get(part), dict) and "own" in overrides[part]:
+            overrides[part] = overrides[part] | {"own": name_of(overrides[part]["own"])}
     for name in ("budget_range", "budget"):
         if name in overrides:
             overrides[name] = _budgets(overrides[name])

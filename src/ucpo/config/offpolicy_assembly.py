@@ -17,6 +17,7 @@ from ucpo.config.assembly import (
     make_problem,
     make_shaping,
     make_stock_scale,
+    refuse_choices,
 )
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import TaskSpec
@@ -36,6 +37,7 @@ def make_off_policy(
     config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
 ) -> OffPolicy:
     """Networks, replay, multipliers and shaping of SAC or TD3 as configured."""
+    refuse_choices(config, spec)
     _refuse(config)
     problem, device = make_problem(config, spec.cost_names), make_device(config.device)
     networks, noise = config.networks, torch.Generator().manual_seed(config.seed)

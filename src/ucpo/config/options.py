@@ -185,6 +185,9 @@ class MultiplierConfig:
     window: int = 8
     """Finished episodes an update averages over, the latest ones; 0: those since the last update,
     each of them once, which move the price of their own budget only."""
+    own: str = ""
+    """my_module:MyPrice instead of a kind: a class that answers ucpo.learners.interface.Multiplier,
+    called with the problem and the grid of budgets."""
     slack: float = 0.0
     """Of the switch: mean cost above the budget that is let pass."""
     start: int = 50_000
@@ -205,6 +208,31 @@ class MultiplierConfig:
             f"multipliers need 0 <= minimum <= initial <= maximum, got minimum {self.minimum}, "
             f"initial {self.initial}, maximum {self.maximum}",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """Which of its budgets a training episode begins with."""
+
+    kind: Literal["uniform", "simmer"] = "uniform"
+    """Any of them, one as often as another; or, of one budget, less while episodes exceed it."""
+    own: str = ""
+    """my_module:MySchedule instead: a class that answers ucpo.learners.interface.Schedule, called
+    with the grid of budgets."""
+    gains: tuple[float, ...] = (1.0, 1e-3, 0.01)
+    """Of Simmer: proportional, integral, and against wind-up."""
+    smoothing: float = 0.995
+    """Of Simmer: share of the old error in the new one, per episode. More moves slower."""
+    reach: float = 1.0
+    """Of Simmer: cost units by which the training budget may be below the budget."""
+
+    def __post_init__(self) -> None:
+        _require(
+            len(self.gains) == 3 and all(0.0 <= gain < math.inf for gain in self.gains),
+            f"schedule.gains are three numbers of at least 0, got {self.gains}",
+        )
+        _within("schedule.smoothing", self.smoothing, 0.0, 1.0)
+        _within("schedule.reach", self.reach, 0.0, 1e9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,6 +336,7 @@ class RunConfig:
     entropy: EntropyConfig = field(default_factory=EntropyConfig)
     multiplier: MultiplierConfig = field(default_factory=MultiplierConfig)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     offpolicy: OffPolicyConfig = field(default_factory=OffPolicyConfig)
     tail: TailConfig = field(default_factory=TailConfig)

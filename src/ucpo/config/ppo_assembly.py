@@ -18,16 +18,17 @@ from ucpo.config.options import RunConfig
 from ucpo.envs.interface import TaskSpec
 from ucpo.envs.shaping import Plain, all_or_nothing, excess
 from ucpo.errors import UsageError
+from ucpo.learners.actors import OnPolicyActor
 from ucpo.learners.interface import Multiplier
 from ucpo.learners.multipliers import Fixed
-from ucpo.learners.networks import Body, GaussianActor, StockScale, Values
+from ucpo.learners.networks import Body, StockScale, Values
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Slope
 from ucpo.learners.ppo import PPO, Settings
 from ucpo.learners.rollout import Increments, Rollout, Signals, increments_of
 from ucpo.learners.surrogates import Clipped, Focops, P3o, Surrogate
 from ucpo.learners.trust_region import TrustRegion
-from ucpo.policies.policy import make_gaussian_actor
+from ucpo.policies.policy import make_on_policy_actor
 from ucpo.problem import BudgetGrid, Floats, Problem
 
 
@@ -62,17 +63,22 @@ def make_ppo(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> PPO:
         normaliser=Normaliser(spec.observation_size, config.networks.normalise, device),
         improvement=make_improvement(config),
         settings=make_settings(config, priced),
-        about=replace(about, activation=ppo.activation, action=ppo.action, stock_ceiling=ceiling),
+        about=replace(
+            about,
+            activation=ppo.activation,
+            action=_action(config, spec),
+            stock_ceiling=ceiling,
+        ),
         seed=config.seed,
     )
 
 
 def make_policy(
     config: RunConfig, spec: TaskSpec, stock_size: int, scale: StockScale, ceiling: float | None
-) -> GaussianActor:
+) -> OnPolicyActor:
     """The actor, its last layer small."""
     ppo, networks = config.ppo, config.networks
-    actor = make_gaussian_actor(
+    actor = make_on_policy_actor(
         spec,
         networks.hidden,
         stock_size,
@@ -80,7 +86,7 @@ def make_policy(
         networks.stock_features,
         torch.Generator().manual_seed(config.seed),
         activation=ppo.activation,
-        squashed=ppo.action == "squashed",
+        action=_action(config, spec),
         stock_ceiling=ceiling,
         log_std=ppo.log_std,
     )
@@ -189,6 +195,11 @@ def make_settings(config: RunConfig, priced: int) -> Settings:
         unit_share=ppo.unit_share,
         unit_floor=(1e-3, *[ppo.cost_unit] * priced),
     )
+
+
+def _action(config: RunConfig, spec: TaskSpec) -> str:
+    """How outputs become an action."""
+    return "choice" if spec.discrete else config.ppo.action
 
 
 def _prices(config: RunConfig) -> bool:

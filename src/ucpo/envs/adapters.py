@@ -51,7 +51,9 @@ class GymnasiumTask(VectorTask):
     ) -> None:
         probe = make()
         self._name = name or _name_of(probe)
-        low, high = _action_bounds(probe.action_space, self._name)
+        discrete = hasattr(probe.action_space, "n") and probe.action_space.shape == ()
+        bounds = _choices if discrete else _action_bounds
+        low, high = bounds(probe.action_space, self._name)
         self._space = probe.observation_space
         spec = TaskSpec(
             name=self._name,
@@ -60,6 +62,7 @@ class GymnasiumTask(VectorTask):
             action_high=tuple(high.tolist()),
             cost_names=self._choose_costs(probe, low, high, costs),
             max_episode_steps=getattr(getattr(probe, "spec", None), "max_episode_steps", None),
+            discrete=discrete,
         )
         super().__init__(spec, num_envs)
         self._make, self._timeout, self._restarts = make, worker_timeout, restart_workers
@@ -90,10 +93,9 @@ class GymnasiumTask(VectorTask):
 
     def advance(self, actions: Floats) -> Outcome:
         """Step every environment, with actions mapped from [-1, 1] to its own bounds."""
-        scaled = to_bounds(actions, self._low, self._high).astype(self._action_dtype)
         waiting = [
-            self.awake[row] and self._ask(row, "step", action.reshape(self._action_shape))
-            for row, action in enumerate(scaled)
+            self.awake[row] and self._ask(row, "step", action)
+            for row, action in enumerate(self._in_its_own_units(actions))
         ]
         answers = [self._answer(row) if asked else None for row, asked in enumerate(waiting)]
         lost = np.array([answer is None for answer in answers]) & self.awake
@@ -114,6 +116,13 @@ class GymnasiumTask(VectorTask):
             )
         self._losses[outcome.over & self.awake & ~lost] = 0
         return outcome
+
+    def _in_its_own_units(self, actions: Floats) -> Floats:
+        """Actions as the environment takes them: (n, *shape), or the numbers of choices, (n,)."""
+        if self.spec.discrete:
+            return chosen(actions, self._low)
+        scaled = to_bounds(actions, self._low, self._high).astype(self._action_dtype)
+        return scaled.reshape(-1, *self._action_shape)
 
     def _ask(self, row: int, method: str, *args: Any, **named: Any) -> bool:
         """Ask an environment; False if its process was lost and has been replaced."""
@@ -177,8 +186,10 @@ class GymnasiumTask(VectorTask):
     ) -> tuple[str, ...]:
         """What an environment calls its costs shows only once it is stepped."""
         env.reset(seed=0)
-        middle = ((low + high) / 2.0).astype(env.action_space.dtype)
-        named = self._read(env.step(middle.reshape(env.action_space.shape)))[2]
+        discrete = not hasattr(env.action_space, "low")
+        middle = low if discrete else (low + high) / 2.0
+        one = middle[0] if discrete else middle.reshape(env.action_space.shape)
+        named = self._read(env.step(np.asarray(one, env.action_space.dtype)[()]))[2]
         if not named:
             raise UsageError(
                 f"{self._name} reports no cost: its step must put a number into info['cost'] or "
@@ -232,18 +243,34 @@ def to_bounds(actions: Floats, low: Floats, high: Floats) -> Floats:
     return low + share * (high - low)
 
 
+def chosen(actions: Floats, first: Floats) -> Floats:
+    """Which choice has the largest number, (..., choices) -> (...), counted from the first."""
+    return np.argmax(actions, axis=-1) + int(first[0])  # type: ignore[no-any-return]
+
+
 def _name_of(env: Any) -> str:
     spec = getattr(env, "spec", None)
     return str(spec.id) if spec is not None else type(getattr(env, "unwrapped", env)).__name__
 
 
+def _choices(space: Any, name: str) -> tuple[Floats, Floats]:
+    """The first and the last choice, once for each of them."""
+    count, first = int(space.n), int(getattr(space, "start", 0))
+    if count < 2:
+        raise UsageError(f"{name} has the action space {space}; {_ACTIONS}")
+    return np.full(count, float(first)), np.full(count, float(first + count - 1))
+
+
+_ACTIONS = (
+    "actions must be a vector of numbers (gymnasium.spaces.Box) or a choice of two or more "
+    "(gymnasium.spaces.Discrete); a wrapper around the environment (gymnasium.ActionWrapper) can "
+    "pose others as one of these"
+)
+
+
 def _action_bounds(space: Any, name: str) -> tuple[Floats, Floats]:
     if not hasattr(space, "low"):
-        raise UsageError(
-            f"{name} has the action space {space}; UCP needs a continuous one "
-            "(gymnasium.spaces.Box). A discrete choice can be posed as a Box whose largest entry "
-            "wins, in a wrapper around the environment"
-        )
+        raise UsageError(f"{name} has the action space {space}; {_ACTIONS}")
     low, high = np.float64(space.low).reshape(-1), np.float64(space.high).reshape(-1)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise UsageError(
@@ -256,7 +283,14 @@ def _action_bounds(space: Any, name: str) -> tuple[Floats, Floats]:
 def _observation_size(space: Any, name: str) -> int:
     _refuse_images(space, name)
     if hasattr(space, "low"):
-        return int(np.prod(space.shape))
+        size = int(np.prod(space.shape))
+        if len(space.shape) > 1:
+            say_once(
+                f"{name} observes arrays of shape {space.shape}, flattened here into {size} "
+                "numbers; the networks do not know which of them are neighbours, so an image is "
+                "better turned into a vector by an encoder (gymnasium.ObservationWrapper)"
+            )
+        return size
     if not getattr(space, "is_np_flattenable", False):
         raise UsageError(
             f"{name} has the observation space {space}; UCP needs a vector of numbers "

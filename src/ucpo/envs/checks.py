@@ -130,7 +130,7 @@ def check(
         costs=found,
         rewards=(min(seen.rewards), max(seen.rewards)),
         remarks=(*remarks, *_about_costs(found)),
-        command=_command(name_of(task), found, costs is not None),
+        command=_command(name_of(task), found, costs is not None, built.spec.discrete),
     )
 
 
@@ -234,10 +234,11 @@ def _about_costs(found: Sequence[CostFound]) -> list[str]:
     return said
 
 
-def _command(task: str, found: Sequence[CostFound], chosen: bool) -> str:
+def _command(task: str, found: Sequence[CostFound], chosen: bool, discrete: bool) -> str:
     ranges = [f"0:{cost.most or 1.0:g}" for cost in found]
     if len(found) > 1:
         ranges = [f"{cost.name}={text}" for cost, text in zip(found, ranges, strict=True)]
     names = ["--costs", *(cost.name for cost in found)] if chosen else []
-    words = ["ucpo", "train", task, *names, "--budget-range", *ranges]
+    method = ["--method", "ucp-ppo"] if discrete else []  # the one that learns to choose
+    words = ["ucpo", "train", task, *method, *names, "--budget-range", *ranges]
     return " ".join(map(shell, words))

@@ -32,11 +32,15 @@ class TaskSpec:
     name: str
     observation_size: int
     action_low: tuple[float, ...]
-    """Bounds in the environment's own units. Agents act in [-1, 1]; the task maps."""
+    """Bounds in the environment's own units. Agents act in [-1, 1]; the task maps. Where actions
+    are choices, the first of them and the last, once for each."""
     action_high: tuple[float, ...]
     cost_names: tuple[str, ...]
     max_episode_steps: int | None
     """Environment steps after which an episode is truncated, if known."""
+    discrete: bool = False
+    """Whether an action is one of several choices. Agents then give a number for each of them, and
+    the task makes the choice with the largest."""
 
     @property
     def action_size(self) -> int:

@@ -1,10 +1,11 @@
-"""The questions a run asks: of what learns, and of what prices a budget."""
+"""The questions a run asks: of what learns, of what prices a budget and of what chooses one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+import numpy as np
 from torch import Tensor
 
 from ucpo.envs.interface import Arrays, Episodes, Step
@@ -99,6 +100,22 @@ class Multiplier(Protocol):
 
     def tables(self) -> list[Tensor]:
         """All prices: for each cost its levels, the largest budget first."""
+
+    def state(self) -> Arrays:
+        """What `restore` needs to go on from here."""
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state."""
+
+
+class Schedule(Protocol):
+    """Where the initial stocks of training episodes come from."""
+
+    def draw(self, generator: np.random.Generator) -> Floats:
+        """Minus the budget of each cost for the next episode, float32 of shape (C,)."""
+
+    def observe(self, episodes: Episodes) -> None:
+        """Note finished episodes."""
 
     def state(self) -> Arrays:
         """What `restore` needs to go on from here."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ucpo.learners.kernels import OneByOne, ahead, back, beside, fit_members, one_by_one
+from ucpo.learners.kernels import OneByOne, beside, fit_members, one_by_one
 
 LOG_STD_RANGE = (-5.0, 2.0)
 Activation = Literal["relu", "tanh"]
 StockScale = float | tuple[float, ...]
-Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 class Layers(nn.Module):
@@ -198,58 +197,6 @@ class Actor(nn.Module):
         squash = 2.0 * (math.log(2.0) - before_tanh - nn.functional.softplus(-2.0 * before_tanh))
         log_prob = (gaussian - squash).sum(-1)
         return Sample(torch.tanh(before_tanh), log_prob, mean, log_std)
-
-
-class GaussianActor(nn.Module):
-    """A Gaussian whose deviations do not depend on what is seen, and then an action in [-1, 1].
-
-    Ratios and divergences of such policies are those of the Gaussians: what follows a sample is
-    the same function whatever the policy.
-
-    Args:
-        body: Of one member; its outputs are the means.
-        squashed: Whether tanh makes the action of a sample, or clipping.
-        log_std: First value of the logarithm of every deviation.
-    """
-
-    def __init__(self, body: Body, squashed: bool, log_std: float = 0.0) -> None:
-        super().__init__()
-        self.body, self.squashed = body, squashed
-        self.log_std = nn.Parameter(torch.full((body.layers.sizes[-1],), log_std))
-
-    def forward(self, obs: Tensor, stock: Tensor) -> Tensor:
-        """The mean, (batch, action), before it becomes an action."""
-        mean: Tensor = self.body([obs], stock)[0]
-        return mean
-
-    def learn(self, obs: Tensor, stock: Tensor, slopes: Slopes) -> Tensor:
-        """A loss; its gradient is left in the weights, where no other may be.
-
-        Args:
-            obs: Observations, (batch, obs).
-            stock: Stocks, (batch, C).
-            slopes: The loss of means (batch, action) and log-deviations, with its gradients.
-        """
-        if not self.body.by_hand:
-            mean = self(obs, stock)
-            loss, of_mean, self.log_std.grad = slopes(mean.detach(), self.log_std.detach())
-            mean.backward(of_mean)
-            return loss
-        layers = self.body.layers
-        (stack,), (slots,) = layers.rows(), layers.slots()
-        with torch.no_grad():
-            seen = ahead(layers, stack, torch.cat([obs, self.body.scaled(stock)], dim=-1))
-            loss, of_mean, self.log_std.grad = slopes(seen[-1], self.log_std.detach())
-            back(layers, stack, seen, of_mean, slots)
-        return loss
-
-    def action(self, sample: Tensor) -> Tensor:
-        """What is done about a sample."""
-        return torch.tanh(sample) if self.squashed else sample.clamp(-1.0, 1.0)
-
-    def mode(self, obs: Tensor, stock: Tensor) -> Tensor:
-        """The deterministic action used in evaluation, (batch, action)."""
-        return self.action(self(obs, stock))
 
 
 class Values(nn.Module):

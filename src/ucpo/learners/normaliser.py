@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ucpo.envs.interface import Arrays
-from ucpo.learners.networks import Actor, Body, Critics, GaussianActor
+from ucpo.learners.actors import OnPolicyActor
+from ucpo.learners.networks import Actor, Body, Critics
 from ucpo.problem import Floats
 from ucpo.storage import states
 
 _SMALLEST = 1e-2  # spread; an entry that hardly changed so far must not be blown up when it does
 
-Network = TypeVar("Network", Actor, Critics, GaussianActor)
+Network = TypeVar("Network", bound=Actor | Critics | OnPolicyActor)
 
 
 class Scaled(Body):

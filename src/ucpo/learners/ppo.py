@@ -9,7 +9,6 @@ shaped rewards and no price, Saute and its kin. None of them is a branch here.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,21 +19,14 @@ from torch import Tensor
 
 from ucpo.envs.interface import Arrays, Episodes, Step
 from ucpo.envs.shaping import Shaping
+from ucpo.learners.actors import OnPolicyActor
 from ucpo.learners.interface import Memory, Metrics, Multiplier
-from ucpo.learners.networks import GaussianActor, Values
+from ucpo.learners.networks import Values
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Slope, adam_of, add_squares, generator_on, limit_norms
 from ucpo.learners.recent import Recent
 from ucpo.learners.rollout import Increments, Rollout, Signals, advantages
-from ucpo.learners.surrogates import (
-    Decisions,
-    Scale,
-    Surrogate,
-    combined,
-    divergence,
-    log_probability,
-    slopes,
-)
+from ucpo.learners.surrogates import Decisions, Scale, Surrogate, combined, slopes
 from ucpo.learners.trust_region import TrustRegion
 from ucpo.policies.policy import Policy, PolicyInfo
 from ucpo.problem import Floats
@@ -110,7 +102,7 @@ class PPO:
     def __init__(
         self,
         *,
-        actor: GaussianActor,
+        actor: OnPolicyActor,
         values: Values,
         signals: Signals,
         increments: Increments,
@@ -152,9 +144,8 @@ class PPO:
     @torch.no_grad()
     def act(self, obs: Floats, stock: Floats) -> Floats:
         """Sampled actions, (n, action), for observations (n, obs) and stocks (n, C)."""
-        mean = self.actor(self._shown(obs), torch.from_numpy(stock).to(self._device))
-        noise = torch.randn(mean.shape, generator=self._noise, device=self._device)
-        sample = torch.addcmul(mean, noise, self.actor.log_std.exp())
+        output = self.actor(self._shown(obs), torch.from_numpy(stock).to(self._device))
+        sample = self.actor.kind.sample(output, self.actor.spread, self._noise)
         # Ratios are of what was drawn: what clipping made of it has no density.
         self._sample = sample.cpu().numpy()
         actions: Floats = self.actor.action(sample).cpu().numpy()
@@ -213,17 +204,18 @@ class PPO:
         values = self._flat(now).T[:, kept]
         price = self.multiplier.value(self._flat(rollout.initial_stock)[kept])[:, :priced]
         costs = found[1:].T
-        mean, log_std = self.actor(seen.obs, seen.stock), self.actor.log_std.detach().clone()
+        output, spread = self.actor(seen.obs, seen.stock), self.actor.spread.detach().clone()
         sample = self._flat(rollout.sample)[kept]
         old = Decisions(
             sample=sample,
-            log_prob=log_probability(sample, mean, log_std),
-            mean=mean,
-            log_std=log_std,
+            log_prob=self.actor.kind.log_probability(sample, output, spread),
+            output=output,
+            spread=spread,
             advantage=combined(found[0], costs, price, self.settings.scale),
             costs=costs - costs.mean(0),
             excess=self._recent.excess(self._device)[:priced],
             length=self._recent.length(),
+            kind=self.actor.kind,
         )
         return old, values, found + values
 
@@ -252,7 +244,7 @@ class PPO:
         """Passes over the rollout in minibatches, until the policy has moved far enough."""
         settings, rows = self.settings, len(old.advantage)
         count = max(1, round(rows / settings.minibatch))
-        losses, moved, passes = [], torch.zeros(()), 0
+        losses, moved, entropy, passes = [], torch.zeros(()), torch.zeros(()), 0
         for group, rate in zip(self._optimiser.param_groups, self._rates, strict=True):
             group["lr"] = rate.at(self.env_steps)
         while passes < settings.passes and moved <= settings.stop:
@@ -262,14 +254,14 @@ class PPO:
                 of = slice(int(part[0]), int(part[-1]) + 1)
                 losses.append(self._improve(mixed.at(of), given.at(of), wanted[:, of]))
             passes += 1
-            moved = self._moved(seen, old)
+            moved, entropy = self._moved(seen, old)
         loss = torch.stack(losses[-count:]).mean(0)
         said = {"reward_critic_loss": loss[1], "passes": torch.tensor(float(passes))}
         if self._surrogate is not None:
             said |= {"actor_loss": loss[0]}
         if self._priced:
             said |= {"cost_critic_loss": loss[2:].mean()}
-        return said | {"divergence": moved, "entropy": self._entropy().detach()}
+        return said | {"divergence": moved, "entropy": entropy}
 
     def _improve(self, seen: Seen, old: Decisions, targets: Tensor) -> Tensor:
         """One step along one minibatch: losses of the policy and of each critic, (2 + C,)."""
@@ -281,10 +273,8 @@ class PPO:
             add_squares(self._critic_weights, settings.regulariser)
         of_policy = torch.zeros(())
         if surrogate is not None:
-            towards = partial(slopes, surrogate, old)
+            towards = partial(slopes, surrogate, old, settings.entropy)
             of_policy = self.actor.learn(seen.obs, seen.stock, towards)
-            if settings.entropy and self.actor.log_std.grad is not None:
-                self.actor.log_std.grad -= settings.entropy
         groups = [self._actor_weights] if surrogate is not None else []
         limit_norms(groups, self._critic_weights, settings.clip, apart=settings.clip_each)
         self._optimiser.step()
@@ -292,10 +282,14 @@ class PPO:
         return torch.cat([of_policy.reshape(1).to(self._device), of_values])
 
     @torch.no_grad()
-    def _moved(self, seen: Seen, old: Decisions) -> Tensor:
-        """Mean divergence of the policy from what it was, over the whole rollout."""
-        mean = self.actor(seen.obs, seen.stock)
-        return divergence(old.mean, old.log_std, mean, self.actor.log_std).mean().cpu()
+    def _moved(self, seen: Seen, old: Decisions) -> tuple[Tensor, Tensor]:
+        """Mean divergence of the policy from what it was, over the whole rollout; its entropy.
+
+        The entropy is that before samples become actions.
+        """
+        output, spread, kind = self.actor(seen.obs, seen.stock), self.actor.spread, old.kind
+        moved = kind.divergence(old.output, old.spread, output, spread).mean()
+        return moved.cpu(), kind.entropy(output, spread).mean().cpu()
 
     def _summary(self, values: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """What was expected, and which share of what came was."""
@@ -306,11 +300,6 @@ class PPO:
         if self._priced:
             said |= {"predicted_cost": values[1:].mean(), "explained_cost": explained[1:].mean()}
         return said
-
-    def _entropy(self) -> Tensor:
-        """Of the policy before its samples become actions."""
-        constant = 0.5 * math.log(2.0 * math.pi * math.e)
-        return (self.actor.log_std + constant).sum()
 
     def _doubt(self) -> None:
         """Say once what speaks against the rewards as they are shaped."""

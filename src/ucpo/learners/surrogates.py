@@ -5,16 +5,17 @@ All are pure: tensors in, tensors out.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from ucpo.learners.distributions import Distribution, Gaussian
 from ucpo.learners.kernels import clipped_loss
 
 Scale = Literal["raw", "omnisafe", "both"]
+GAUSSIAN = Gaussian()
 
 
 def shares(price: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,66 +53,71 @@ def standardised(values: Tensor) -> Tensor:
     return (values - values.mean(0)) / (values.std(0, correction=0) + 1e-8)
 
 
-def log_probability(sample: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Of samples (batch, action) under a Gaussian, (batch,)."""
-    noise = (sample - mean) * torch.exp(-log_std)
-    constant = 0.5 * math.log(2.0 * math.pi) * sample.shape[-1]
-    return -0.5 * noise.square().sum(-1) - log_std.sum(-1) - constant
-
-
-def divergence(mean: Tensor, log_std: Tensor, to_mean: Tensor, to_log_std: Tensor) -> Tensor:
-    """KL from one Gaussian to another, summed over action dimensions, (batch,)."""
-    ratio = torch.exp(2.0 * (log_std - to_log_std))
-    shift = (mean - to_mean).square() * torch.exp(-2.0 * to_log_std)
-    return (0.5 * (ratio + shift - 1.0) + to_log_std - log_std).sum(-1)
-
-
 @dataclass(frozen=True)
 class Decisions:
     """Decisions of an old policy, and what is to be made of them."""
 
     sample: Tensor  # (batch, action) drawn by the old policy
     log_prob: Tensor  # (batch,) by it
-    mean: Tensor  # (batch, action) of it
-    log_std: Tensor  # (action,) of it
+    output: Tensor  # (batch, action) of its network
+    spread: Tensor  # what it has beside: log-deviations (action,), or nothing
     advantage: Tensor  # (batch,) combined
     costs: Tensor  # (batch, C) advantages of the costs alone
     excess: Tensor  # (C,) mean cost of recent episodes above the budget
     length: float  # mean environment steps of these
+    kind: Distribution = GAUSSIAN
 
     def at(self, rows: Tensor | slice) -> Decisions:
         """Some of them."""
         return Decisions(
             self.sample[rows],
             self.log_prob[rows],
-            self.mean[rows],
-            self.log_std,
+            self.output[rows],
+            self.spread,
             self.advantage[rows],
             self.costs[rows],
             self.excess,
             self.length,
+            self.kind,
         )
+
+    def ratio(self, output: Tensor, spread: Tensor) -> Tensor:
+        """How much more probable a new policy makes each decision, (batch,)."""
+        return torch.exp(self.kind.log_probability(self.sample, output, spread) - self.log_prob)
 
 
 class Surrogate(Protocol):
     """What a minibatch says about a policy."""
 
-    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
-        """The loss of a new policy with means (batch, action) and log-deviations (action,)."""
+    def __call__(self, old: Decisions, output: Tensor, spread: Tensor) -> Tensor:
+        """The loss of a new policy with outputs (batch, action) and this spread."""
 
 
 def slopes(
-    surrogate: Surrogate, old: Decisions, mean: Tensor, log_std: Tensor
+    surrogate: Surrogate, old: Decisions, entropy: float, output: Tensor, spread: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A loss, and its gradients in means (batch, action) and log-deviations (action,)."""
-    if isinstance(surrogate, Clipped) and mean.device.type == "cpu":
+    """A loss, and its gradients in outputs (batch, action) and the spread.
+
+    Args:
+        surrogate: What the loss is.
+        old: The decisions it is about.
+        entropy: Weight of the policy's entropy, whose gradient is among them.
+        output: Of the new policy.
+        spread: Of the new policy.
+    """
+    gaussian = isinstance(old.kind, Gaussian) and output.device.type == "cpu"
+    if isinstance(surrogate, Clipped) and gaussian:
         given = (old.sample, old.log_prob, old.advantage)
-        return clipped_loss(mean, log_std, *given, surrogate.clip)
-    mean, log_std = mean.detach().requires_grad_(), log_std.detach().requires_grad_()
+        loss, of_output, of_spread = clipped_loss(output, spread, *given, surrogate.clip)
+        return loss, of_output, of_spread - entropy  # a Gaussian's grows with each log-deviation
+    output, spread = output.detach().requires_grad_(), spread.detach().requires_grad_()
     with torch.enable_grad():
-        loss = surrogate(old, mean, log_std)
-    of_mean, of_log_std = torch.autograd.grad(loss, [mean, log_std])
-    return loss.detach(), of_mean, of_log_std
+        loss = surrogate(old, output, spread)
+        whole = loss - entropy * old.kind.entropy(output, spread).mean() if entropy else loss
+    of_output, of_spread = torch.autograd.grad(
+        whole, [output, spread], allow_unused=True, materialize_grads=True
+    )
+    return loss.detach(), of_output, of_spread
 
 
 @dataclass(frozen=True)
@@ -124,9 +130,9 @@ class Clipped:
 
     clip: float
 
-    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
+    def __call__(self, old: Decisions, output: Tensor, spread: Tensor) -> Tensor:
         """The mean of the smaller of both readings."""
-        ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)
+        ratio = old.ratio(output, spread)
         near = ratio.clamp(1.0 - self.clip, 1.0 + self.clip)
         return -torch.minimum(ratio * old.advantage, near * old.advantage).mean()
 
@@ -143,10 +149,10 @@ class Focops:
     temperature: float
     reach: float
 
-    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
+    def __call__(self, old: Decisions, output: Tensor, spread: Tensor) -> Tensor:
         """Divergence against gain, where the divergence is small."""
-        ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)  # (batch,)
-        moved = divergence(mean, log_std, old.mean, old.log_std)  # (batch,)
+        ratio = old.ratio(output, spread)  # (batch,)
+        moved = old.kind.divergence(output, spread, old.output, old.spread)  # (batch,)
         near = (moved.detach() <= self.reach).to(moved.dtype)
         return ((moved - ratio * old.advantage / self.temperature) * near).mean()
 
@@ -165,9 +171,9 @@ class P3o:
     penalty: float
     gamma: float
 
-    def __call__(self, old: Decisions, mean: Tensor, log_std: Tensor) -> Tensor:
+    def __call__(self, old: Decisions, output: Tensor, spread: Tensor) -> Tensor:
         """PPO's loss of the reward, and the penalty."""
-        ratio = torch.exp(log_probability(old.sample, mean, log_std) - old.log_prob)
+        ratio = old.ratio(output, spread)
         near = ratio.clamp(1.0 - self.clip, 1.0 + self.clip)
         reward = torch.minimum(ratio * old.advantage, near * old.advantage).mean()
         worse = torch.maximum(ratio[:, None] * old.costs, near[:, None] * old.costs).mean(0)

@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ucpo.learners.networks import GaussianActor
-from ucpo.learners.surrogates import Decisions, divergence, log_probability
+from ucpo.learners.actors import OnPolicyActor
+from ucpo.learners.surrogates import Decisions
 
 Product = Callable[[Tensor], Tensor]
 
@@ -51,17 +51,16 @@ class TrustRegion:
     tries: int
     constrained: bool
 
-    def improve(self, actor: GaussianActor, seen: Shown, old: Decisions) -> dict[str, Tensor]:
+    def improve(self, actor: OnPolicyActor, seen: Shown, old: Decisions) -> dict[str, Tensor]:
         """Take the step, or none where no try is better and near."""
         weights: list[Tensor] = list(actor.parameters())
 
-        def mean() -> Tensor:
-            found: Tensor = self._mean(actor, seen)
+        def output() -> Tensor:
+            found: Tensor = self._output(actor, seen)
             return found
 
         def ratio() -> Tensor:
-            chance = log_probability(old.sample, mean(), actor.log_std)
-            return torch.exp(chance - old.log_prob)
+            return old.ratio(output(), actor.spread)
 
         def gain() -> Tensor:
             return (ratio() * old.advantage).mean()
@@ -70,7 +69,7 @@ class TrustRegion:
             return (ratio() * old.costs[:, 0]).mean()
 
         def moved() -> Tensor:
-            return divergence(old.mean, old.log_std, mean(), actor.log_std).mean()
+            return old.kind.divergence(old.output, old.spread, output(), actor.spread).mean()
 
         curved = flat(torch.autograd.grad(moved(), weights, create_graph=True))
 
@@ -91,8 +90,8 @@ class TrustRegion:
             better = self._search(weights, before, step, gain, cost, moved, limit)
         return {"actor_loss": -better}
 
-    def _mean(self, actor: GaussianActor, seen: Shown) -> Tensor:
-        """Means in plain operations, which can be differentiated twice."""
+    def _output(self, actor: OnPolicyActor, seen: Shown) -> Tensor:
+        """Outputs in plain operations, which can be differentiated twice."""
         body = actor.body
         stock = body.scaled(seen.stock)
         if body.embedding is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ucpo import stock as stocks
-from ucpo.envs.adapters import to_bounds
+from ucpo.envs.adapters import chosen, to_bounds
 from ucpo.errors import UsageError
 from ucpo.policies.policy import Policy, check_hold
 from ucpo.problem import Floats
@@ -39,10 +39,10 @@ class Controller:
         self._spent = np.zeros_like(self._budgets)
         self._stock = stocks.initial(self._budgets.tolist())
         self._calls = 0  # of `act` in this episode
-        self._action: Floats = np.zeros(len(self._low))
+        self._action: Floats = np.zeros(len(self._low))  # or the number of a choice
 
-    def act(self, obs: Floats) -> Floats:
-        """The action for one observation, (obs,) -> (action,); call it once a step.
+    def act(self, obs: Floats) -> Floats | int:
+        """The action for one observation, (obs,) -> (action,) or a choice; call it once a step.
 
         Where actions are held, it is the last one until its steps are over. Observations that are
         not finite are refused either way: what to do without sight is for the caller to decide.
@@ -61,9 +61,12 @@ class Controller:
             )
         if self._calls % self._hold == 0:
             action = self._policy.act(flat[None], self._stock[None])[0]
-            self._action = to_bounds(action, self._low, self._high)
+            chooses = self._policy.info.chooses
+            self._action = (
+                chosen(action, self._low) if chooses else to_bounds(action, self._low, self._high)
+            )
         self._calls += 1
-        return self._action.copy()
+        return int(self._action) if self._policy.info.chooses else self._action.copy()
 
     def record(self, cost: float | Sequence[float] | Mapping[str, float]) -> None:
         """Tell what the last step cost: a number, one per cost, or by name."""

@@ -1,7 +1,8 @@
 """A policy as an ONNX graph, for runtimes without Python.
 
 Inputs ``observation`` (n, obs) and ``stock`` (n, C), output ``action`` (n, action) in the
-environment's own units, all float32 with any number of rows. The stock is for the caller to keep:
+environment's own units, all float32 with any number of rows; of a policy that chooses, ``action``
+(n,) holds the numbers of its choices, int64. The stock is for the caller to keep:
 minus the budget at first, then plus the cost of every step (`STOCK` says it in the file too).
 """
 
@@ -19,11 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.envs.adapters import to_bounds
+from ucpo.envs.adapters import chosen, to_bounds
+from ucpo.envs.interface import Bools
 from ucpo.errors import UsageError
-from ucpo.learners.networks import Actor, GaussianActor, Layers
+from ucpo.learners.actors import ChoiceActor, GaussianActor, OnPolicyActor
+from ucpo.learners.networks import Actor, Layers
 from ucpo.learners.normaliser import Scaled
-from ucpo.policies.policy import Policy
+from ucpo.policies.policy import Policy, PolicyInfo
 from ucpo.problem import Floats
 from ucpo.storage import files
 
@@ -68,21 +71,16 @@ def _model(policy: Policy) -> Any:
     onnx = _needed("onnx")
     graph = _Graph(onnx)
     info, actor = policy.info, policy.actor
-    if not isinstance(actor, Actor | GaussianActor):
-        raise UsageError(f"a policy of the kind {type(actor).__name__} cannot be exported yet")
-    low, high = (np.array(each, np.float32) for each in (info.action_low, info.action_high))
-    mean = _mean(graph, actor, len(low))
-    clipped = isinstance(actor, GaussianActor) and not actor.squashed
-    action = graph.add("Clip", mean, *_ACTIONS) if clipped else graph.add("Tanh", mean)
-    share = graph.add("Add", graph.add("Mul", action, (high - low) / 2.0), (high + low) / 2.0)
-    graph.add("Identity", share, to="action")
-    kind = onnx.TensorProto.FLOAT
+    actions = len(info.action_low)
+    output = _output(graph, actor, actions)
+    _act(graph, actor, output, info)
+    number, count = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
     values = [
-        onnx.helper.make_tensor_value_info(name, kind, ["n", size])
-        for name, size in (
-            ("observation", info.observation_size),
-            ("stock", len(info.cost_names)),
-            ("action", len(low)),
+        onnx.helper.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in (
+            ("observation", number, ["n", info.observation_size]),
+            ("stock", number, ["n", len(info.cost_names)]),
+            ("action", *((count, ["n"]) if info.chooses else (number, ["n", actions]))),
         )
     ]
     made = onnx.helper.make_model(
@@ -99,8 +97,21 @@ def _model(policy: Policy) -> Any:
     return made
 
 
-def _mean(graph: _Graph, actor: Actor | GaussianActor, actions: int) -> str:
-    """From the inputs to the mean before it becomes an action."""
+def _act(graph: _Graph, actor: Actor | OnPolicyActor, output: str, info: PolicyInfo) -> None:
+    """From outputs to actions in the environment's own units."""
+    low, high = (np.array(each, np.float32) for each in (info.action_low, info.action_high))
+    if isinstance(actor, ChoiceActor):
+        largest = graph.add("ArgMax", output, axis=1, keepdims=0)
+        graph.add("Add", largest, np.array([info.action_low[0]], np.int64), to="action")
+        return
+    clipped = isinstance(actor, GaussianActor) and not actor.squashed
+    action = graph.add("Clip", output, *_ACTIONS) if clipped else graph.add("Tanh", output)
+    share = graph.add("Mul", action, (high - low) / 2.0)
+    graph.add("Add", share, (high + low) / 2.0, to="action")
+
+
+def _output(graph: _Graph, actor: Actor | OnPolicyActor, actions: int) -> str:
+    """From the inputs to what becomes an action."""
     body = actor.body
     seen = "observation"
     if isinstance(body, Scaled):
@@ -145,7 +156,7 @@ class _Graph:
     def _constant(self, value: Tensor | Floats) -> str:
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
         name = f"constant{len(self.constants)}"
-        array = np.asarray(array, np.float32, order="C")
+        array = np.asarray(array, None if array.dtype == np.int64 else np.float32, order="C")
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
@@ -161,6 +172,8 @@ def _difference(policy: Policy, data: bytes, rows: int = 256) -> tuple[float, fl
     found = session.run(["action"], {"observation": obs, "stock": stock})[0]
     low, high = np.array(policy.info.action_low), np.array(policy.info.action_high)
     expected = policy.act(obs, stock)
+    if policy.info.chooses:
+        return float((found != chosen(expected, low))[_decided(policy, obs, stock)].any()), 0.0
     with torch.no_grad():
         exact = (
             deepcopy(policy.actor)
@@ -170,6 +183,15 @@ def _difference(policy: Policy, data: bytes, rows: int = 256) -> tuple[float, fl
     rounding = float(np.abs(expected - exact.numpy()).max()) / 2.0
     difference = np.abs(found - to_bounds(expected, low, high)) / (high - low)
     return float(difference.max()), rounding
+
+
+def _decided(policy: Policy, obs: Floats, stock: Floats) -> Bools:
+    """Rows whose best choice is ahead of the next by more than rounding, (n,)."""
+    with torch.no_grad():
+        output = policy.actor(torch.from_numpy(obs), torch.from_numpy(stock))
+    best, second = output.topk(2, dim=-1).values.unbind(-1)
+    decided: Bools = (best - second > TOLERANCE * (1.0 + best.abs())).numpy()
+    return decided
 
 
 def _rows(policy: Policy, count: int) -> tuple[Floats, Floats]:

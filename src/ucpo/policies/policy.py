@@ -15,7 +15,8 @@ import torch
 
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
-from ucpo.learners.networks import Activation, Actor, Body, Critics, GaussianActor, StockScale
+from ucpo.learners.actors import ChoiceActor, GaussianActor, OnPolicyActor
+from ucpo.learners.networks import Activation, Actor, Body, Critics, StockScale
 from ucpo.policies import places, weights
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 from ucpo.storage.names import POLICY_FILE
@@ -53,8 +54,9 @@ class PolicyInfo:
     activation: str | None = None
     """Between layers: ``tanh``, or ReLU where it is not said."""
     action: str | None = None
-    """How a mean becomes an action, of a Gaussian with free deviations: ``clipped`` or
-    ``squashed``. Where it is not said, deviations are outputs too, and tanh makes the action."""
+    """How outputs become an action: of a Gaussian with free deviations means are ``clipped`` or
+    ``squashed``; the largest of them is the ``choice``, whose bounds are the first and the last
+    of the choices. Where it is not said, deviations are outputs too, and tanh makes the action."""
     stock_ceiling: float | None = None
     """Stocks above look like this one, in cost units."""
 
@@ -75,7 +77,8 @@ class PolicyInfo:
             (len(self.scales) in (1, costs), "scale of the stock"),
             (self.observation_size >= 1 and all(self.hidden), "sizes of layers"),
             (self.activation in (None, "relu", "tanh"), "activations"),
-            (self.action in (None, "clipped", "squashed"), "actions"),
+            (self.action in (None, "clipped", "squashed", "choice"), "actions"),
+            (not self.chooses or self._numbered(), "choices"),
             (self.action or not self.activation, "activations"),
         ):
             if not fits:
@@ -85,6 +88,17 @@ class PolicyInfo:
     def scales(self) -> tuple[float, ...]:
         """Cost units that count as one for the network: one for all costs, or one for each."""
         return self.stock_scale if isinstance(self.stock_scale, tuple) else (self.stock_scale,)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether an action is one of several choices; there is then a number for each."""
+        return self.action == "choice"
+
+    def _numbered(self) -> bool:
+        """Whether bounds are those of choices, numbered from the first to the last."""
+        count, first, last = len(self.action_low), self.action_low[0], self.action_high[0]
+        bounds = self._pairs("action")
+        return bounds == [(first, last)] * count and first % 1 == 0 and last - first == count - 1
 
     def _pairs(self, what: str) -> list[tuple[float, float]]:
         low, high = getattr(self, f"{what}_low"), getattr(self, f"{what}_high")
@@ -103,7 +117,8 @@ class PolicyInfo:
         embedded = self.stock_features if self.stock_size else 0
         wide = embedded or self.stock_size
         actions = len(self.action_low)
-        outputs, free = (2 * actions, 0) if self.action is None else (actions, actions)
+        outputs = 2 * actions if self.action is None else actions
+        free = actions if self.action in ("clipped", "squashed") else 0
         sizes = [self.observation_size + wide, *self.hidden, outputs]
         layers = [(self.stock_size, embedded)] if embedded else []
         return free + sum((i + 1) * o for i, o in [*layers, *pairwise(sizes)])
@@ -156,7 +171,7 @@ def make_actor(
     return Actor(body)
 
 
-def make_gaussian_actor(
+def make_on_policy_actor(
     spec: TaskSpec | PolicyInfo,
     hidden: Sequence[int],
     stock_size: int,
@@ -165,11 +180,14 @@ def make_gaussian_actor(
     generator: torch.Generator,
     *,
     activation: Activation,
-    squashed: bool,
+    action: str | None,
     stock_ceiling: float | None = None,
     log_std: float = 0.0,
-) -> GaussianActor:
-    """An actor whose deviations do not depend on what it sees."""
+) -> OnPolicyActor:
+    """An actor whose deviations do not depend on what it sees, or that chooses.
+
+    Further arguments are those of `Body` and of the actors; `action` as in `PolicyInfo`.
+    """
     body = Body(
         members=1,
         inputs=spec.observation_size,
@@ -182,20 +200,22 @@ def make_gaussian_actor(
         activation=activation,
         stock_ceiling=stock_ceiling,
     )
-    return GaussianActor(body, squashed, log_std)
+    if action == "choice":
+        return ChoiceActor(body)
+    return GaussianActor(body, action == "squashed", log_std)
 
 
-def _actor_of(info: PolicyInfo) -> Actor | GaussianActor:
+def _actor_of(info: PolicyInfo) -> Actor | OnPolicyActor:
     """An actor of the shape a policy file says."""
     shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
     if info.action is None:
         return make_actor(info, *shape, torch.Generator(), info.stock_ceiling)
-    return make_gaussian_actor(
+    return make_on_policy_actor(
         info,
         *shape,
         torch.Generator(),
         activation="tanh" if info.activation == "tanh" else "relu",
-        squashed=info.action == "squashed",
+        action=info.action,
         stock_ceiling=info.stock_ceiling,
     )
 
@@ -210,7 +230,7 @@ class Policy:
     """
 
     def __init__(
-        self, actor: Actor | GaussianActor, info: PolicyInfo, critics: Critics | None = None
+        self, actor: Actor | OnPolicyActor, info: PolicyInfo, critics: Critics | None = None
     ) -> None:
         self.actor, self.info, self.critics = actor, info, critics
 
@@ -249,11 +269,13 @@ class Policy:
     def must_fit(self, spec: TaskSpec) -> None:
         """Refuse a task whose observations or actions are not those trained with."""
         info, actions = self.info, len(self.info.action_low)
-        if (spec.observation_size, spec.action_size) != (info.observation_size, actions):
+        trained = (info.observation_size, actions, info.chooses)
+        if (spec.observation_size, spec.action_size, spec.discrete) != trained:
+            kinds = {True: "choices", False: "actions"}
             raise UsageError(
                 f"the policy was trained on {info.task} (observations {info.observation_size}, "
-                f"actions {actions}) and does not fit {spec.name} "
-                f"({spec.observation_size}, {spec.action_size})"
+                f"{kinds[info.chooses]} {actions}) and does not fit {spec.name} "
+                f"(observations {spec.observation_size}, {kinds[spec.discrete]} {spec.action_size})"
             )
 
     def controller(

@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ucpo.errors import UsageError
-from ucpo.learners.networks import Actor, Critics, GaussianActor
+from ucpo.learners.actors import OnPolicyActor
+from ucpo.learners.networks import Actor, Critics
 from ucpo.learners.normaliser import Scaled
 from ucpo.storage import files
 
@@ -47,7 +48,7 @@ class Stored:
         if 4 * count > self.file.stat().st_size:
             raise ValueError(f"it is too short for the {count} weights it announces")
 
-    def fill(self, module: Actor | Critics | GaussianActor, observation_size: int) -> None:
+    def fill(self, module: Actor | Critics | OnPolicyActor, observation_size: int) -> None:
         """Take the weights over, if they fit and are numbers, and the observations' scale.
 
         Files of trainings that did not normalise, and older ones, have no scale.

@@ -22,7 +22,7 @@ def train(
     hold: Hold,
     stopped: Callable[[], bool] = lambda: False,
     save: Callable[[], None] = lambda: None,
-    on_episodes: Callable[[Episodes], None] = lambda episodes: None,
+    on_episodes: Callable[[Episodes], object] = lambda episodes: None,
 ) -> None:
     """Train up to the goal, or until stopped.
 

@@ -121,7 +121,8 @@ class Progress:
         row: Row = {names.column(names.COST, name): _mean(costs)}
         tables, levels = self.learner.prices(), -self.grid.stocks(cost)
         for label, low, high in bands(self.grid, cost):
-            inside = (budgets >= low) & (budgets <= high)
+            # A single budget is that of all episodes, also where a schedule lowers it.
+            inside = (budgets >= low) & (budgets <= high) | (self.grid.levels[cost] == 1)
             over = costs[inside] - budgets[inside]
             row[names.column(names.VIOLATIONS, name, label)] = _mean(over > 0.0)
             row[names.column(names.EXCESS, name, label)] = _mean(np.maximum(over, 0.0))

@@ -31,7 +31,7 @@ from ucpo.runs.folder import RunFolder, logged
 from ucpo.runs.guards import dump
 from ucpo.runs.interruption import interruptible
 from ucpo.runs.loop import train as collect_and_improve
-from ucpo.runs.resume import Resumed, Saver, resume
+from ucpo.runs.resume import Saver, resume
 from ucpo.runs.sinks import (
     Callback,
     CsvSink,
@@ -106,14 +106,18 @@ class Run:
             return Training.new(config.task if task is None else task, config)
 
         found, made = resume(Path(run), make), cls.__new__(cls)
-        made._set_up(found.training, found)
+        made._set_up(found.training, found.folder, found.checkpoint, found.metrics)
         return made
 
-    def _set_up(self, training: Training, resumed: Resumed | None = None) -> None:
-        self.training = training
-        self.folder: RunFolder | None = resumed.folder if resumed else None
-        self._checkpoint: Checkpoint | None = resumed.checkpoint if resumed else None
-        self._metrics = resumed.metrics if resumed else b""
+    def _set_up(
+        self,
+        training: Training,
+        folder: RunFolder | None = None,
+        checkpoint: Checkpoint | None = None,
+        metrics: bytes = b"",
+    ) -> None:
+        self.training, self.folder = training, folder
+        self._checkpoint, self._metrics = checkpoint, metrics  # what it goes on from
         self.interrupted: signal.Signals | None = None  # what ended the last training early
 
     @property
@@ -175,21 +179,24 @@ class Run:
             if folder is not None:
                 files.patiently(partial(folder.write_config, self.config), asked)
             made = partial(self._sinks, folder, show, track, on_log)
-            with _unless_refused(folder if run is not None else None):
+            with _unless_refused(folder if run is not None else None), ExitStack() as opened:
                 journal = Journal([*files.patiently(made, asked), *sinks], asked)
-            stack.callback(journal.close)
+                opened.callback(journal.close)
+                begun = training.begin()
+                stack.callback(opened.pop_all().close)
+            heard = [training.schedule.observe, *([on_episode] if on_episode else [])]
             saver = None if folder is None else Saver(training, folder, self._checkpoint, asked)
             with _left_behind(training, folder, saver):
                 collect_and_improve(
                     self.learner,
                     self.task,
-                    training.begin(),
+                    begun,
                     training.progress,
                     journal,
                     hold=self.config.holding,
                     stopped=lambda: asked() or (stop is not None and stop()),
                     save=saver or (lambda: None),
-                    on_episodes=on_episode or (lambda episodes: None),
+                    on_episodes=lambda episodes: [tell(episodes) for tell in heard],
                 )
             self.interrupted = interruption.signal
         return self

@@ -10,15 +10,15 @@ from itertools import repeat
 import numpy as np
 import torch
 
-from ucpo.config.assembly import make_grid, make_learner, make_task
+from ucpo.config.assembly import make_grid, make_learner, make_schedule, make_task
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import Arrays, VectorTask
 from ucpo.envs.registry import Task
 from ucpo.errors import say_once
-from ucpo.learners.interface import Learner
+from ucpo.learners.interface import Learner, Schedule
 from ucpo.problem import BudgetGrid, Floats
 from ucpo.runs.progress import Progress
-from ucpo.stock import Start, random_starts
+from ucpo.stock import Start, starts
 from ucpo.storage import states
 
 log = logging.getLogger("ucpo")
@@ -31,6 +31,7 @@ class Training:
     config: RunConfig
     task: VectorTask
     grid: BudgetGrid  # the budgets trained for
+    schedule: Schedule  # which of them episodes begin with
     learner: Learner
     generator: np.random.Generator  # of the starts of episodes and of whatever is random to collect
     progress: Progress
@@ -48,11 +49,12 @@ class Training:
         generator = np.random.default_rng([config.seed, 1])
         learner = make_learner(config, made.spec, grid, generator)
         progress = Progress(learner, grid, made.spec.cost_names, config.env_steps, config.log_every)
-        return cls(config, made, grid, learner, generator, progress)
+        schedule = make_schedule(config.schedule, grid)
+        return cls(config, made, grid, schedule, learner, generator, progress)
 
     def starts(self) -> Iterator[Start]:
         """Of the episodes to come."""
-        return random_starts(self.grid, self.generator)
+        return starts(lambda: self.schedule.draw(self.generator), self.generator)
 
     def begin(self) -> tuple[Floats, Floats]:
         """What to act on: episodes under way if they are known, else new ones; asked once."""
@@ -68,6 +70,7 @@ class Training:
             **states.within("agent", self.learner.state()),
             **states.within("generator", states.of_generator(self.generator)),
             **states.within("progress", self.progress.state()),
+            **states.within("schedule", self.schedule.state()),
             **states.within("task", self.task.get_state() if self.task.can_be_saved else {}),
         }
 
@@ -76,6 +79,7 @@ class Training:
         self.learner.restore(states.part(state, "agent"))
         states.set_generator(self.generator, states.part(state, "generator"), "starts")
         self.progress.restore(states.part(state, "progress"))
+        self.schedule.restore(states.part(state, "schedule"))
         self._restore_task(states.part(state, "task"))
 
     def _restore_task(self, state: Arrays) -> None:
