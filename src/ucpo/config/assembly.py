@@ -9,14 +9,8 @@ import numpy as np
 import torch
 
 from ucpo import own
-from ucpo.config.options import (
-    ActorConfig,
-    CriticConfig,
-    MultiplierConfig,
-    RunConfig,
-    ScheduleConfig,
-    ShapingConfig,
-)
+from ucpo.config.method_options import MultiplierConfig, ScheduleConfig, ShapingConfig
+from ucpo.config.options import ActorConfig, CriticConfig, RunConfig
 from ucpo.config.tails import make_tail_problem
 from ucpo.envs import registry
 from ucpo.envs.interface import TaskSpec, VectorTask
