@@ -21,6 +21,7 @@ from ucpo.cli.export import Export, Push
 from ucpo.cli.messages import say
 from ucpo.cli.pictures import Illustrate, Watch
 from ucpo.cli.runs import Resume, Train
+from ucpo.cli.sweep import Runs, Sweep
 from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
 from ucpo.envs.registry import family_of, import_home
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Resume, subcommand("resume")]
             | Annotated[Evaluate, subcommand("evaluate")]
             | Annotated[Report, subcommand("report")]
+            | Annotated[Sweep, subcommand("sweep")]
+            | Annotated[Runs, subcommand("runs")]
             | Annotated[Check, subcommand("check")]
             | Annotated[Export, subcommand("export")]
             | Annotated[Push, subcommand("push")]

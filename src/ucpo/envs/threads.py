@@ -11,6 +11,7 @@ import numpy as np
 
 from ucpo.envs.interface import Ints
 
+_LIMIT: int | None = None  # threads a batch may use in this process, where that was said
 _TRIALS = 10  # calls by one thread before it is decided whether more would help
 _WORTH = 1.1e-3  # seconds of work in a call from which on handing over the lock is worth it
 
@@ -59,8 +60,16 @@ class Shares:
             self._pool.shutdown()
 
 
+def limit(threads: int | None) -> None:
+    """Have batches made from now on use no more threads, as where every core has a run already."""
+    global _LIMIT
+    _LIMIT = threads
+
+
 def processors() -> int:
-    """Those this process may use, where the system says so."""
+    """Those this process may use, as was said or where the system says so."""
+    if _LIMIT is not None:
+        return _LIMIT
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

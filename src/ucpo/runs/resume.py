@@ -14,6 +14,7 @@ from ucpo.errors import UsageError, shell
 from ucpo.policies.critics import save_critics
 from ucpo.runs.checkpoints import Checkpoint, Checkpoints, DamagedError, any_written, checkpoints
 from ucpo.runs.folder import RunFolder, logged
+from ucpo.runs.status import policy_steps
 from ucpo.runs.training import Training
 from ucpo.storage import files
 from ucpo.storage.names import CHECKPOINT_FOLDER, CONFIG_FILE, CRITICS_FILE, POLICY_FILE
@@ -117,7 +118,7 @@ def _newest(folder: RunFolder, make: Make) -> Resumed:
             continue
         steps = resumed.training.learner.env_steps
         goal = resumed.training.config.env_steps
-        if steps >= goal:
+        if steps >= goal and policy_steps(path) == steps:
             raise UsageError(
                 f"the run in {path} is finished: it has made {steps:,} of {goal:,} environment "
                 f"steps. To extend it, name a larger total: ucpo resume {shell(path)} --env-steps "

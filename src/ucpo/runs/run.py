@@ -29,7 +29,7 @@ from ucpo.problem import BudgetGrid
 from ucpo.runs.checkpoints import Checkpoint
 from ucpo.runs.folder import RunFolder, logged
 from ucpo.runs.guards import dump
-from ucpo.runs.interruption import interruptible
+from ucpo.runs.interruption import Stop, interruptible
 from ucpo.runs.loop import train as collect_and_improve
 from ucpo.runs.resume import Saver, resume
 from ucpo.runs.sinks import (
@@ -118,6 +118,7 @@ class Run:
     ) -> None:
         self.training, self.folder = training, folder
         self._checkpoint, self._metrics = checkpoint, metrics  # what it goes on from
+        self._resumed = folder is not None  # and not gone on with yet
         self.interrupted: signal.Signals | None = None  # what ended the last training early
 
     @property
@@ -175,6 +176,7 @@ class Run:
                 training.config = dataclasses.replace(self.config, env_steps=goal)
             stack.enter_context(logged(None if folder is None else folder.path, show))
             interruption = stack.enter_context(interruptible())
+            stack.callback(self._note, interruption)
             asked = interruption.asked
             if folder is not None:
                 files.patiently(partial(folder.write_config, self.config), asked)
@@ -198,8 +200,10 @@ class Run:
                     save=saver or (lambda: None),
                     on_episodes=lambda episodes: [tell(episodes) for tell in heard],
                 )
-            self.interrupted = interruption.signal
         return self
+
+    def _note(self, interruption: Stop) -> None:
+        self.interrupted = interruption.signal
 
     def policy(self) -> Policy:
         """The policy as it stands."""
@@ -221,9 +225,11 @@ class Run:
     def _goal(self, env_steps: int | None) -> int:
         """Environment steps in all when the training is done."""
         made, planned = self.learner.env_steps, self.config.env_steps
+        resumed, self._resumed = self._resumed, False
         if env_steps is not None:
             return made + env_steps
-        return planned if made < planned else made + planned
+        # One resumed at its goal was killed between its last checkpoint and its policy.
+        return planned if made < planned or resumed else made + planned
 
     def _take_folder(self, run: str | Path | None) -> RunFolder | None:
         """The folder to train in, ours from now on until it is closed."""

@@ -115,6 +115,10 @@ def patiently(write: Callable[[], T], stopped: Callable[[], bool] = lambda: Fals
             return made
 
 
+class InUseError(UsageError):
+    """A folder is locked by another process; later it may not be."""
+
+
 class Lock:
     """Keeps a second process off a run folder for as long as this one lives.
 
@@ -127,13 +131,13 @@ class Lock:
         while True:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666)
             try:
-                _lock(self._descriptor)
+                _lock_soon(self._descriptor)
             except OSError as error:
                 holder = os.read(self._descriptor, 200).decode(errors="replace").strip()
                 os.close(self._descriptor)
                 if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
                     raise
-                raise UsageError(
+                raise InUseError(
                     f"{folder} is in use by another process ({holder or 'which left no name'}); "
                     "wait until it ends, or end it, or choose another folder"
                 ) from None
@@ -157,6 +161,31 @@ class Lock:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
         self._let_go()
+
+
+def holder(folder: Path) -> str | None:
+    """Who has a run folder locked, in the words of its lock file; None where nobody has."""
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | _BINARY)
+    except OSError:  # not there, or not ours to write
+        return None
+    try:
+        _lock(descriptor)
+    except OSError:
+        return os.read(descriptor, 200).decode(errors="replace").strip()
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _lock_soon(descriptor: int) -> None:
+    """Lock an open file; one that is only being looked at by `holder` is free in a moment."""
+    for _ in range(5):
+        try:
+            return _lock(descriptor)
+        except OSError:
+            time.sleep(0.02)
+    return _lock(descriptor)
 
 
 def _lock(descriptor: int) -> None:

@@ -12,6 +12,9 @@ CHECKPOINT_FOLDER = "checkpoint"
 EVALUATION_FILE = "evaluation.parquet"
 PATHS_FILE = "paths.parquet"
 CALIBRATION_FILE = "calibration.parquet"
+SWEEP_FILE = "sweep.json"  # of a sweep's folder: its runs
+OUTCOME_FILE = "outcome.json"  # how a run of a sweep ended
+PRUNED_FILE = "pruned.txt"  # tells a run of a search that it need not go on
 BROKEN_STEP = "broken-step"  # .json says what happened, .npz holds the arrays
 BROKEN_UPDATE = "broken-update"
 

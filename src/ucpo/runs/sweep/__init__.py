@@ -1,0 +1,1 @@
+"""Many runs on many machines: what is to be run, who runs it, how it stands."""
