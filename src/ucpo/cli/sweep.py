@@ -18,6 +18,7 @@ from ucpo.errors import UsageError, shell
 
 if TYPE_CHECKING:
     from ucpo.runs.status import Status
+    from ucpo.runs.sweep.engines import Engine
     from ucpo.runs.sweep.job import Done
     from ucpo.runs.sweep.plan import Plan
     from ucpo.runs.sweep.sweep import Result
@@ -89,6 +90,7 @@ class Sweep:
             place = SweepFolder(folder, plan.runs)
             stack.callback(place.close)
             engine = self._engine(plan, folder)
+            stack.callback(engine.close)
             say(f"{len(plan.runs)} runs in {folder}, on {engine.where}")
             shown = stack.enter_context(_Watching(folder))
             stop = stack.enter_context(interruptible())
@@ -97,7 +99,11 @@ class Sweep:
             )
         self._finish(result, plan, folder)
 
-    def _engine(self, plan: Plan, folder: Path) -> Any:
+    def _engine(self, plan: Plan, folder: Path) -> Engine:
+        if self.on == "ray":
+            from ucpo.runs.sweep.on_ray import OnRay
+
+            return OnRay(plan.ray, self.workers)
         from ucpo.runs.sweep.engines import Local
 
         return Local(self.workers)

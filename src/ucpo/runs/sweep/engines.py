@@ -21,7 +21,8 @@ from ucpo.runs.sweep.job import Done, Job
 
 ATTEMPTS = 3
 """How often a job is begun whose process or machine is lost under it."""
-_TICK = 0.2  # seconds between looks at whether to stop
+TICK = 0.2
+"""Seconds between looks at whether to stop."""
 _CLEAN = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -32,14 +33,23 @@ class Engine(Protocol):
     where: str
     """What it works on, for people: ``2 workers on this machine``."""
 
-    def do(self, jobs: Iterator[Job], stopped: Callable[[], bool]) -> Iterator[Done | None]:
+    room: int
+    """Jobs it can do at the same time, as it stands."""
+
+    def do(
+        self, jobs: Iterator[Job], stopped: Callable[[], bool], at_once: int | None = None
+    ) -> Iterator[Done | None]:
         """Have jobs done; yields how each ended, and now and then None, as it happens.
 
         Args:
             jobs: The next one is taken when there is room for it.
+            at_once: Most jobs to take before others have ended.
             stopped: Asked several times a second. True: no further job is begun, those under way
                 are told to stop, and the iterator ends when they have.
         """
+
+    def close(self) -> None:
+        """Let go of what it holds."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +70,23 @@ class Local:
     def __init__(self, workers: int | None = None) -> None:
         from ucpo.envs.threads import processors
 
-        if workers is not None and workers < 1:
-            raise UsageError(f"--workers must be at least 1, got {workers}")
-        self._workers = workers or processors()
-        ending = "" if self._workers == 1 else "s"
-        self.where = f"{self._workers} worker{ending} on this machine"
+        refuse_workers(workers)
+        self.room = workers or processors()
+        ending = "" if self.room == 1 else "s"
+        self.where = f"{self.room} worker{ending} on this machine"
         self._context: Any = multiprocessing.get_context(_CLEAN)
         if _CLEAN == "forkserver":  # what every worker needs is then imported once
             self._context.set_forkserver_preload(["ucpo.runs.run", "ucpo.evaluation"])
 
-    def do(self, jobs: Iterator[Job], stopped: Callable[[], bool]) -> Iterator[Done | None]:
+    def do(
+        self, jobs: Iterator[Job], stopped: Callable[[], bool], at_once: int | None = None
+    ) -> Iterator[Done | None]:
         """Have jobs done by processes; one that dies is replaced, and its run goes on."""
         team: list[_Worker] = []
         more, told = True, False
         try:
             while True:
-                while more and len(team) < self._workers and not stopped():
+                while more and len(team) < (at_once or self.room) and not stopped():
                     job = next(jobs, None)
                     more = job is not None
                     if job is not None:
@@ -86,7 +97,7 @@ class Local:
                     told = True
                     for worker in team:
                         os.kill(worker.process.pid, signal.SIGINT)
-                wait([worker.answers for worker in team], timeout=_TICK)
+                wait([worker.answers for worker in team], timeout=TICK)
                 yield None
                 for worker in [one for one in team if one.answers.poll()]:
                     team.remove(worker)
@@ -101,6 +112,9 @@ class Local:
             for worker in team:
                 worker.process.kill()
                 worker.process.join()
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _start(self, job: Job, attempt: int = 1) -> _Worker:
         answers, theirs = self._context.Pipe(duplex=False)
@@ -120,6 +134,12 @@ class Local:
             worker.process.join()
             worker.answers.close()
         return done
+
+
+def refuse_workers(workers: int | None) -> None:
+    """Refuse fewer than one."""
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers must be at least 1, got {workers}")
 
 
 def _lost(worker: _Worker, stopped: bool) -> Done:
