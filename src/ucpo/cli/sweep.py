@@ -75,8 +75,6 @@ class Sweep:
     on with what is in it."""
     workers: int | None = None
     """Runs at the same time; by default one per core here, and what Ray or Slurm has room for."""
-    tune: bool = False
-    """Let Optuna choose the values of what [tune.search] names, instead of crossing lists."""
 
     def __call__(self) -> None:
         """Run what is not finished, evaluate, report."""
@@ -104,6 +102,10 @@ class Sweep:
             from ucpo.runs.sweep.on_ray import OnRay
 
             return OnRay(plan.ray, self.workers)
+        if self.on == "slurm":
+            from ucpo.runs.sweep.on_slurm import OnSlurm
+
+            return OnSlurm(plan.slurm, folder, self.workers)
         from ucpo.runs.sweep.engines import Local
 
         return Local(self.workers)
