@@ -106,20 +106,40 @@ def test_critics_answer_for_two_rewards_and_every_cost():
 
 
 @pytest.mark.parametrize("features", [0, 16])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("frozen", [False, True])
-def test_one_by_one_and_together_give_the_same_answers_and_gradients(monkeypatch, features, frozen):
-    critics = body(members=3, inputs=3 + 2, outputs=7, stock_features=features)
+def test_compiled_passes_and_tensor_operations_give_the_same_answers_and_gradients(
+    monkeypatch, features, frozen, activation
+):
+    critics = body(
+        members=3, inputs=3 + 2, outputs=39, stock_features=features, activation=activation
+    )
     critics.requires_grad_(not frozen)
-    obs, stock, direction = torch.randn(6, 3), torch.randn(6, 1), torch.randn(3, 6, 7)
+    obs, stock, direction = torch.randn(13, 3), torch.randn(13, 1), torch.randn(3, 13, 39)
     found = []
     for together in (False, True):
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda answer=together: answer)
-        action = torch.linspace(-1.0, 1.0, 12).reshape(6, 2).requires_grad_()
+        action = torch.linspace(-1.0, 1.0, 26).reshape(13, 2).requires_grad_()
         answer = critics([obs, action], stock)
         wanted = [action] if frozen else [action, *critics.parameters()]
         found.append([answer, *torch.autograd.grad((answer * direction).sum(), wanted)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_row_is_the_same_alone_and_in_a_batch_to_the_last_bit():
+    network = body(members=2, inputs=3, outputs=35, hidden=(40, 33))
+    obs, stock = torch.randn(21, 3), torch.randn(21, 1)
+    together = network([obs], stock)
+    for row in range(21):
+        alone = network([obs[row : row + 1]], stock[row : row + 1])
+        assert torch.equal(alone[:, 0], together[:, row])
+
+
+@pytest.mark.parametrize("inputs", [torch.zeros(4, 2), torch.zeros(4, 3, dtype=torch.float64)])
+def test_inputs_of_another_size_or_type_are_refused(inputs):
+    with pytest.raises(ValueError, match="need inputs of 4 numbers in float32"):
+        body()([inputs], torch.zeros(4, 1))
 
 
 def test_the_way_back_agrees_with_finite_differences():
@@ -162,9 +182,9 @@ def test_products_rounded_to_bf16_leave_the_gradient_where_it_points(monkeypatch
         (found,) = torch.autograd.grad((network(obs, stock) * direction).sum(), network.layers.flat)
         return found.flatten()
 
-    exact, mm, addmm = gradient(), torch.mm, torch.addmm
-    monkeypatch.setattr(torch, "mm", lambda a, b, **k: mm(_short(a), _short(b), **k))
-    monkeypatch.setattr(torch, "addmm", lambda c, a, b, **k: addmm(c, _short(a), _short(b), **k))
+    exact, product = gradient(), torch.baddbmm
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    monkeypatch.setattr(torch, "baddbmm", lambda c, a, b: product(c, _short(a), _short(b)))
     other = gradient()
     assert not torch.equal(exact, other)
     assert torch.nn.functional.cosine_similarity(exact, other, dim=0) > 0.998

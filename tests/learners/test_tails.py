@@ -50,7 +50,7 @@ def test_all_of_them_are_the_mean():
 def test_only_the_worst_quantiles_move_the_actor():
     costs = torch.arange(10.0).reshape(1, 1, 10).requires_grad_()
     loss = actor_loss(
-        reward=torch.zeros(1, 10),
+        reward=torch.zeros(1),
         costs=costs,
         stock=torch.tensor([[-5.0]]),
         price=torch.tensor([[1.0]]),

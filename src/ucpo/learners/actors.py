@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ucpo.learners.distributions import Categorical, Gaussian
-from ucpo.learners.kernels import ahead, back
+from ucpo.learners.kernels import ahead, back, joined
 from ucpo.learners.networks import Body
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -115,9 +115,9 @@ def learn(
         output.backward(of_output)
         return loss, of_spread
     layers = body.layers
-    (stack,), (slots,) = layers.rows(), layers.slots()
     with torch.no_grad():
-        seen = ahead(layers, stack, torch.cat([obs, body.scaled(stock)], dim=-1))
-        loss, of_output, of_spread = slopes(seen[-1], spread.detach())
-        back(layers, stack, seen, of_output, slots)
+        inputs = joined([obs, body.scaled(stock)], 1)
+        said, seen = ahead(layers, inputs)
+        loss, of_output, of_spread = slopes(said[0], spread.detach())
+        back(layers, inputs, seen, of_output[None], layers.gradient())
     return loss, of_spread

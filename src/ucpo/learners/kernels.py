@@ -6,6 +6,7 @@ What each computes is said, in equations, where it is used: `ucpo.learners.netwo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_MINUS_ONE = torch.tensor(-1.0)
+from ucpo.learners.passes import backward, forward
+
 Floats = Any  # arrays, as numba sees them
 Ints = Any
 
@@ -29,131 +31,99 @@ def beside(inputs: Sequence[Tensor], members: int) -> Tensor:
     return torch.cat(list(inputs), dim=-1).expand(members, -1, -1)
 
 
-def _tanh_(values: Tensor) -> Tensor:
-    """In place, as ``2 sigmoid(2 x) - 1``: in PyTorch a third of the time, to 1e-7."""
-    return values.mul_(2.0).sigmoid_().mul_(2.0).sub_(1.0)
+def joined(inputs: Sequence[Tensor], members: int) -> Tensor:
+    """The same, (members, batch, in), or (1, batch, in) if all members see the same."""
+    if any(part.dim() == 3 for part in inputs):
+        inputs = [part.expand(members, -1, -1) for part in inputs]
+    both = torch.cat(list(inputs), dim=-1)
+    return both if both.dim() == 3 else both[None]
 
 
-def one_by_one(layers: Any, inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """What the perceptrons say, (members, batch, out), and what each of their layers saw."""
-    rows = layers.rows()
-    first = beside(inputs, len(rows))
-    output = first.new_empty(*first.shape[:2], layers.sizes[-1])
-    seen: list[Tensor] = []
-    for stack, hidden, last in zip(rows, first.unbind(), output.unbind(), strict=True):
-        for i, (weight, bias) in enumerate(stack):
-            seen.append(hidden)
-            to = last if i + 1 == len(stack) else hidden.new_empty(len(hidden), len(bias))
-            hidden = torch.addmm(bias, hidden, weight, out=to)
-            if i < layers.activated:
-                hidden.relu_() if layers.activation == "relu" else _tanh_(hidden)
-    return output, seen
+def ahead(layers: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """What the perceptrons say, (members, batch, out), and what their hidden layers said.
 
-
-class OneByOne(torch.autograd.Function):
-    """The same for a CPU, one member after the other: what a layer wrote is then still in the cache
-    when the next one reads it.
-
-    It also makes the gradient of only those inputs that ask for it (the actor's step needs the
-    critics' gradient with respect to the action alone), and writes the gradients of parameters
-    where they belong.
+    Args:
+        layers: `ucpo.learners.networks.Layers`.
+        inputs: As `joined` has them.
     """
-
-    @staticmethod
-    def forward(ctx: Any, layers: Any, flat: Tensor, *inputs: Tensor) -> Tensor:
-        """As `Layers.forward` says it, in place where possible."""
-        output, seen = one_by_one(layers, inputs)
-        ctx.layers, ctx.shapes = layers, [part.shape for part in inputs]
-        ctx.save_for_backward(flat, output, *seen)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of the parameters and of the inputs that ask for theirs."""
-        flat, output, *seen = ctx.saved_tensors
-        layers, shapes, depth = ctx.layers, ctx.shapes, len(ctx.layers.sizes) - 1
-        _, learns, *asked = ctx.needs_input_grad
-        gradient = torch.empty_like(flat) if learns else None
-        answers = [
-            flat.new_empty(len(flat), *shape[-2:]) if wanted else None
-            for shape, wanted in zip(shapes, asked, strict=True)
-        ]
-        for member, (stack, slope) in enumerate(
-            zip(layers.rows(), upstream[0].unbind(), strict=True)
-        ):
-            hidden = [*seen[member * depth : (member + 1) * depth], output[member]]
-            slots = layers.stack(gradient[member]) if gradient is not None else []
-            for i in reversed(range(depth)):
-                if i < layers.activated and layers.activation == "relu":
-                    slope = torch.ops.aten.threshold_backward(slope, hidden[i + 1], 0.0)
-                elif i < layers.activated:
-                    slope = torch.ops.aten.tanh_backward(slope, hidden[i + 1])
-                if slots:
-                    weight, bias = slots[i]
-                    torch.mm(hidden[i].T, slope, out=weight)
-                    torch.sum(slope, 0, out=bias)
-                if i:
-                    slope = torch.mm(slope, stack[i][0].T)
-            begin = 0
-            for answer, shape in zip(answers, shapes, strict=True):
-                end = begin + shape[-1]
-                if answer is not None:
-                    torch.mm(slope, stack[0][0][begin:end].T, out=answer[member])
-                begin = end
-        shared = [
-            answer.sum(0) if answer is not None and len(shape) == 2 else answer
-            for answer, shape in zip(answers, shapes, strict=True)
-        ]
-        return None, gradient, *shared
-
-
-# --- One perceptron, there and back, while all it wrote is in the cache ---
-
-
-def ahead(layers: Any, stack: Sequence[tuple[Tensor, Tensor]], inputs: Tensor) -> list[Tensor]:
-    """What each layer of a member sees, (batch, in) each, and last what the member says."""
-    seen = [inputs]
-    for i, (weight, bias) in enumerate(stack):
-        if i < layers.activated and layers.activation == "tanh":
-            twice = torch.addmm(bias, seen[-1], weight, alpha=2, beta=2).sigmoid_()
-            hidden = torch.add(
-                _MINUS_ONE, twice, alpha=2, out=twice
-            )  # as `_tanh_`, in fewer passes
-        elif _narrow(bias):  # several times as fast with the few outputs as rows
-            hidden = torch.nn.functional.linear(seen[-1], weight.T.contiguous(), bias)
-        else:
-            hidden = torch.addmm(bias, seen[-1], weight)
-        if i < layers.activated and layers.activation == "relu":
-            hidden.relu_()
-        seen.append(hidden)
-    return seen
+    flat, sizes = layers.flat.detach(), layers.sizes
+    seen_by, batch, wide = inputs.shape
+    if seen_by not in (1, len(flat)) or wide != sizes[0] or inputs.dtype != torch.float32:
+        raise ValueError(
+            f"{len(flat)} networks need inputs of {sizes[0]} numbers in float32, "
+            f"got {tuple(inputs.shape)} in {inputs.dtype}"
+        )
+    seen = np.empty((len(flat), batch * sum(sizes[1:-1])), np.float32)
+    said = np.empty((len(flat), batch, sizes[-1]), np.float32)
+    given: Any = (flat.numpy(), *layers.shape, inputs.detach().contiguous().numpy(), seen, said)
+    forward(*given)
+    return torch.from_numpy(said), torch.from_numpy(seen)
 
 
 def back(
     layers: Any,
-    stack: Sequence[tuple[Tensor, Tensor]],
-    seen: Sequence[Tensor],
+    inputs: Tensor,
+    seen: Tensor,
     slope: Tensor,
-    slots: Sequence[tuple[Tensor, Tensor]],
-) -> None:
-    """Write the gradients of a member's parameters, from that of what it says, (batch, out)."""
-    for i in reversed(range(len(stack))):
-        if i < layers.activated and layers.activation == "relu":
-            slope = torch.ops.aten.threshold_backward(slope, seen[i + 1], 0.0)
-        elif i < layers.activated:
-            slope = torch.ops.aten.tanh_backward(slope, seen[i + 1])
-        weight, bias = slots[i]
-        if _narrow(bias):
-            weight.copy_(torch.mm(slope.T, seen[i]).T)
-        else:
-            torch.mm(seen[i].T, slope, out=weight)
-        torch.sum(slope, 0, out=bias)
-        if i:
-            slope = torch.mm(slope, stack[i][0].T)
+    gradient: Tensor | None,
+    asked: slice = slice(0, 0),
+) -> Tensor:
+    """Fill in the gradient of all parameters; return that of some inputs, (members, batch, k).
+
+    Args:
+        layers: As in `ahead`, like what follows.
+        inputs: ...
+        seen: ...
+        slope: Gradient of what the last layer says, (members, batch, out).
+        gradient: Where that of the parameters goes, or None.
+        asked: Of which inputs.
+    """
+    flat = layers.flat.detach().numpy()
+    weights = flat[:0] if gradient is None else gradient.numpy()
+    answer = np.empty((len(flat), inputs.shape[1], asked.stop - asked.start), np.float32)
+    given = (inputs.detach().contiguous().numpy(), seen.numpy(), slope.contiguous().numpy())
+    rest: Any = (*layers.shape, *given, weights, asked.start, answer)
+    backward(flat, *rest)
+    return torch.from_numpy(answer)
 
 
-def _narrow(bias: Tensor) -> bool:
-    return 1 < len(bias) < 16
+class Passes(torch.autograd.Function):
+    """The perceptrons' answers with a way back.
+
+    It makes the gradient of only those inputs that ask for it: the actor's step needs the critics'
+    gradient with respect to the action alone.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layers: Any, flat: Tensor, *inputs: Tensor) -> Tensor:
+        """As `Layers.forward` says it."""
+        both = joined(inputs, len(flat))
+        said, seen = ahead(layers, both)
+        ctx.layers, ctx.shapes = layers, [part.shape for part in inputs]
+        ctx.save_for_backward(flat, both, seen, said)
+        return said
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the parameters and of the inputs that ask for theirs."""
+        flat, both, seen, said = ctx.saved_tensors
+        layers, shapes, slope = ctx.layers, ctx.shapes, upstream[0]
+        _, learns, *asked = ctx.needs_input_grad
+        if layers.activated == len(layers.sizes) - 1:
+            slope = torch.ops.aten.threshold_backward(slope, said, 0.0)
+        gradient = torch.empty_like(flat) if learns else None
+        ends = np.cumsum([shape[-1] for shape in shapes])
+        wanted = [place for place, wish in enumerate(asked) if wish]
+        span = slice(0, 0)
+        if wanted:
+            span = slice(int(ends[wanted[0]] - shapes[wanted[0]][-1]), int(ends[wanted[-1]]))
+        found = back(layers, both, seen, slope, gradient, span)
+        answers: list[Tensor | None] = [None] * len(shapes)
+        for place in wanted:
+            end = int(ends[place]) - span.start
+            answer = found[:, :, end - shapes[place][-1] : end]
+            answers[place] = answer.sum(0) if len(shapes[place]) == 2 else answer
+        return None, gradient, *answers
 
 
 def fit_members(layers: Any, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -161,17 +131,69 @@ def fit_members(layers: Any, inputs: Tensor, targets: Tensor) -> Tensor:
 
     Args:
         layers: Of all members.
-        inputs: Of all members, (batch, in), or of each, (members, batch, in).
+        inputs: As `joined` has them.
         targets: Of each, (members, batch).
     """
-    losses = []
-    shared = inputs.dim() == 2
-    for member, (stack, slots) in enumerate(zip(layers.rows(), layers.slots(), strict=True)):
-        seen = ahead(layers, stack, inputs if shared else inputs[member])
-        error = seen[-1][:, 0] - targets[member]
-        losses.append(torch.dot(error, error) / len(error))
-        back(layers, stack, seen, (error * (2.0 / len(error)))[:, None], slots)
-    return torch.stack(losses)
+    said, seen = ahead(layers, inputs)
+    errors = said[:, :, 0] - targets
+    back(layers, inputs, seen, (errors * (2.0 / errors.shape[1]))[:, :, None], layers.gradient())
+    squares: Tensor = torch.linalg.vecdot(errors, errors)
+    return squares / errors.shape[1]
+
+
+# --- The squashed Gaussian ---
+
+
+class SquashedGaussian(torch.autograd.Function):
+    """A tanh-squashed Gaussian's sample, with its slopes written down.
+
+    Action, log-probability, mean before tanh and logarithm of the deviation.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, said: Tensor, noise: Tensor, low: float, high: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """From what an actor said, (batch, 2 * action), and normal noise, (batch, action).
+
+        Logarithms of deviations lie between `low` and `high`.
+        """
+        mean, raw = said.chunk(2, dim=-1)
+        bend, half = torch.tanh(raw), 0.5 * (high - low)
+        log_std = low + half * (bend + 1.0)
+        shift = log_std.exp() * noise
+        before_tanh = mean + shift
+        action = torch.tanh(before_tanh)
+        gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
+        # log(1 - tanh(x)^2), in a form that does not underflow for large x
+        squash = 2.0 * (
+            math.log(2.0) - before_tanh - torch.nn.functional.softplus(-2 * before_tanh)
+        )
+        log_prob = (gaussian - squash).sum(-1)
+        ctx.save_for_backward(bend, shift, action)
+        ctx.half = half
+        ctx.set_materialize_grads(False)
+        return action, log_prob, mean.clone(), log_std
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Gradient of what the actor said."""
+        bend, shift, action = ctx.saved_tensors
+        of_action, of_log_prob, of_mean, of_log_std = upstream
+        slope = torch.zeros_like(action)  # of the sample before tanh
+        spread = torch.zeros_like(action)  # of the logarithm of the deviation
+        if of_action is not None:
+            slope.add_(of_action).sub_(of_action * action.square())
+        if of_log_prob is not None:
+            slope.addcmul_(of_log_prob[:, None], action, value=2.0)
+            spread.sub_(of_log_prob[:, None])
+        spread.addcmul_(slope, shift)
+        if of_log_std is not None:
+            spread.add_(of_log_std)
+        if of_mean is not None:
+            slope.add_(of_mean)
+        spread.mul_(ctx.half).sub_(spread * bend.square())
+        return torch.cat([slope, spread], dim=-1), None, None, None
 
 
 # --- The quantile loss ---
@@ -265,6 +287,61 @@ def _in_tensors(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     shortfall = below * quantiles - sum_below
     overshoot = sums[..., -1:] - sum_below - (ordered.shape[-1] - below) * quantiles
     return ((1.0 - taus) * shortfall + taus * overshoot).sum(-1), gradient
+
+
+# --- Steps of Adam ---
+
+
+def row_squares(gradient: Tensor) -> Tensor:
+    """The sum of squares of each row, (rows,)."""
+    found = np.empty(len(gradient), np.float32)
+    _row_squares(gradient.numpy(), found)
+    return torch.from_numpy(found)
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _row_squares(rows: Floats, found: Floats) -> None:
+    for i in range(len(rows)):
+        total = np.float32(0.0)
+        for j in range(rows.shape[1]):
+            total += rows[i, j] * rows[i, j]
+        found[i] = total
+
+
+def descend(
+    weight: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    shrink: Tensor,
+    memory: tuple[float, float],
+    size: float,
+    root: float,
+    epsilon: float,
+) -> None:
+    """A step of Adam, as `ucpo.learners.optimisation` has it in tensor operations."""
+    given: Any = [part.numpy() for part in (weight, gradient, mean, square, shrink)]
+    numbers: Any = np.array(
+        [1.0 - memory[0], memory[1], 1.0 - memory[1], size, root, epsilon], np.float32
+    )
+    _descend(*given, numbers)  # type: ignore[call-arg]
+    torch.autograd.graph.increment_version(weight)  # so that gradients of before are refused
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _descend(
+    weight: Floats, gradient: Floats, mean: Floats, square: Floats, shrink: Floats, numbers: Floats
+) -> None:
+    new, kept, added, size, root, epsilon = numbers  # one minus 0.999 is no 0.001 in float32
+    for i in range(len(weight)):
+        factor = shrink[i]
+        for j in range(weight.shape[1]):
+            slope = gradient[i, j] * factor
+            first = mean[i, j] + new * (slope - mean[i, j])
+            second = kept * square[i, j] + added * (slope * slope)
+            mean[i, j] = first
+            square[i, j] = second
+            weight[i, j] -= size * first / (np.sqrt(second) / root + epsilon)
 
 
 # --- Windows of the replay ---

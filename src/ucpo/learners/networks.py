@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ucpo.learners.kernels import OneByOne, beside, fit_members, one_by_one
+from ucpo.learners.kernels import (
+    Passes,
+    SquashedGaussian,
+    ahead,
+    beside,
+    fit_members,
+    joined,
+)
+from ucpo.learners.passes import RELU, TANH
 
 LOG_STD_RANGE = (-5.0, 2.0)
 Activation = Literal["relu", "tanh"]
@@ -39,8 +48,9 @@ class Layers(nn.Module):
         self.activated = len(sizes) - 1 - last  # how many layers are followed by an activation
         self._lengths = [n for i, o in pairwise(sizes) for n in (i * o, o)]
         self.flat = nn.Parameter(torch.empty(members, sum(self._lengths)))
-        self._rows: tuple[int, list[list[tuple[Tensor, Tensor]]]] = (0, [])
-        self._slots: list[list[tuple[Tensor, Tensor]]] = []
+        # What the compiled passes want to know.
+        self.shape = np.array(sizes), self.activated, RELU if activation == "relu" else TANH
+        self._gradient: Tensor | None = None
         with torch.no_grad():
             for weight, bias in self.stack():
                 bound = 1.0 / math.sqrt(weight.shape[1])  # PyTorch's own default for linear layers
@@ -62,27 +72,25 @@ class Layers(nn.Module):
             )
         ]
 
-    def rows(self) -> list[list[tuple[Tensor, Tensor]]]:
-        """The layers of each member as views without history, kept because making them is slow."""
-        address = self.flat.data_ptr()
-        if self._rows[0] != address:
-            self._rows = address, [self.stack(row) for row in self.flat.detach().unbind()]
-        return self._rows[1]
-
-    def slots(self) -> list[list[tuple[Tensor, Tensor]]]:
-        """Where the gradients of each member's layers belong, in a gradient that is there now."""
-        if not self._slots or len(self._slots) != len(self.flat):
+    def gradient(self) -> Tensor:
+        """Where the gradient of the parameters belongs; what is there now counts as theirs."""
+        if self._gradient is None or self._gradient.shape != self.flat.shape:
             self._gradient = torch.zeros_like(self.flat)
-            self._slots = [self.stack(row) for row in self._gradient.unbind()]
         self.flat.grad = self._gradient
-        return self._slots
+        return self._gradient
+
+    @property
+    def compiled(self) -> bool:
+        """Whether there are compiled passes for where and what the parameters are."""
+        exact = torch.get_float32_matmul_precision() == "highest"
+        return exact and self.flat.device.type == "cpu" and self.flat.dtype == torch.float32
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Inputs side by side, (batch, k) or (members, batch, k) -> (members, batch, out)."""
-        if self.flat.device.type == "cpu" and not torch.compiler.is_compiling():
+        if self.compiled and not torch.compiler.is_compiling():
             if not torch.is_grad_enabled():
-                return one_by_one(self, inputs)[0]
-            hidden: Tensor = OneByOne.apply(self, self.flat, *inputs)  # type: ignore[no-untyped-call]
+                return ahead(self, joined(inputs, len(self.flat)))[0]
+            hidden: Tensor = Passes.apply(self, self.flat, *inputs)  # type: ignore[no-untyped-call]
             return hidden
         hidden = beside(inputs, len(self.flat))
         for i, (weight, bias) in enumerate(self.stack()):
@@ -156,7 +164,7 @@ class Body(nn.Module):
     @property
     def by_hand(self) -> bool:
         """Whether gradients can be written without a graph: on a CPU, and straight through."""
-        return self.embedding is None and self.layers.flat.device.type == "cpu"
+        return self.embedding is None and self.layers.compiled
 
 
 class Sample(NamedTuple):
@@ -187,16 +195,10 @@ class Actor(nn.Module):
 
     def sample(self, obs: Tensor, stock: Tensor, generator: torch.Generator) -> Sample:
         """A reparametrised action with its log-probability."""
-        mean, log_std = self(obs, stock)
-        noise = torch.randn(mean.shape, generator=generator, device=generator.device).to(
-            mean.device
-        )
-        before_tanh = mean + log_std.exp() * noise
-        gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
-        # log(1 - tanh(x)^2), in a form that does not underflow for large x
-        squash = 2.0 * (math.log(2.0) - before_tanh - nn.functional.softplus(-2.0 * before_tanh))
-        log_prob = (gaussian - squash).sum(-1)
-        return Sample(torch.tanh(before_tanh), log_prob, mean, log_std)
+        said = self.body([obs], stock)[0]
+        shape = (len(said), said.shape[1] // 2)
+        noise = torch.randn(shape, generator=generator, device=generator.device).to(said.device)
+        return Sample(*SquashedGaussian.apply(said, noise, *LOG_STD_RANGE))  # type: ignore[no-untyped-call]
 
 
 class Values(nn.Module):
@@ -242,9 +244,8 @@ class Values(nn.Module):
         parts = [obs, self._time(left), self.body.scaled(stock)]
         if not self.timed:
             del parts[1]
-        inputs = beside(parts, self.body.members) if self.timed else torch.cat(parts, dim=-1)
         with torch.no_grad():
-            return fit_members(self.body.layers, inputs, targets)
+            return fit_members(self.body.layers, joined(parts, self.body.members), targets)
 
     def _time(self, left: Tensor) -> Tensor:
         """The time that is left as each network sees it, (1 + C, batch, 1)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ucpo.envs.interface import Arrays, Episodes, Step
 from ucpo.envs.shaping import Shaping
@@ -21,7 +21,7 @@ from ucpo.learners.behaviours import Behaviour
 from ucpo.learners.interface import Memory, Metrics, Multiplier
 from ucpo.learners.networks import Critics
 from ucpo.learners.normaliser import Normaliser
-from ucpo.learners.optimisation import Decay, adam, clip_rows, generator_on, polyak, take_step
+from ucpo.learners.optimisation import Decay, Descent, generator_on, polyak
 from ucpo.learners.pace import Pace
 from ucpo.learners.replay import Batch, Replay
 from ucpo.policies.policy import Policy, PolicyInfo
@@ -94,8 +94,8 @@ class OffPolicy:
         self._actor_weights: list[Tensor] = list(self.actor.parameters())
         self._critic_weights: list[Tensor] = list(critics.parameters())
         self._target_weights: list[Tensor] = list(self.target_critics.parameters())
-        self._actor_optimiser = adam(self._actor_weights, settings.actor.first)
-        self._critic_optimiser = adam(self._critic_weights, settings.critic.first)
+        self._actor_descent = Descent(self._actor_weights, settings.actor_clip)
+        self._critic_descent = Descent(self._critic_weights, settings.critic_clip, Critics.REWARD)
         self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
@@ -165,10 +165,7 @@ class OffPolicy:
             targets = self._targets(batch)
         values = self.critics(batch.obs, batch.stock, batch.action)[..., 0]  # (2 + C, batch)
         losses = squared_loss(values, targets, self.critics.units)
-        self._critic_optimiser.zero_grad()
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        clip_rows(self._critic_weights, self.settings.critic_clip, together=Critics.REWARD)
-        take_step(self._critic_optimiser, self.settings.critic.at(self.env_steps))
+        self._critic_descent.step(losses.sum(), self.settings.critic.at(self.env_steps))
         return {
             "reward_critic_loss": losses[: Critics.REWARD].detach().mean(),
             "cost_critic_loss": losses[Critics.REWARD :].detach().mean(),
@@ -195,10 +192,7 @@ class OffPolicy:
             price=self.multiplier.value(batch.initial_stock),
             penalty=proposal.penalty,
         )
-        self._actor_optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self._actor_weights, self.settings.actor_clip)
-        take_step(self._actor_optimiser, self.settings.actor.at(self.env_steps))
+        self._actor_descent.step(loss, self.settings.actor.at(self.env_steps))
         return {
             "actor_loss": loss.detach(),
             "predicted_return": values[: Critics.REWARD].detach().mean(),
@@ -244,14 +238,11 @@ class OffPolicy:
         states.scatter(self._parts(), state)
 
     def _parts(self) -> dict[str, states.Part]:
-        adams = (
-            ("actor_adam", self._actor_optimiser, self._actor_weights),
-            ("critic_adam", self._critic_optimiser, self._critic_weights),
-        )
         names = ("actor", "critics", "target_critics")
         return {
             **{name: states.Module(getattr(self, name), name) for name in names},
-            **{name: states.Optimiser(adam, weights, name) for name, adam, weights in adams},
+            "actor_adam": self._actor_descent,
+            "critic_adam": self._critic_descent,
             **self.behaviour.parts(),
             "normaliser": self.normaliser,
             "multipliers": self.multiplier,

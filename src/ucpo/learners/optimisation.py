@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from ucpo.envs.interface import Arrays
+from ucpo.learners.kernels import descend, row_squares
+from ucpo.storage import states
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,6 @@ class Slope:
         return self.first * max(1.0 - env_steps / self.env_steps, 0.0)
 
 
-def adam(weights: list[Tensor], rate: float) -> torch.optim.Adam:
-    """Adam in one pass over all weights."""
-    return torch.optim.Adam(weights, lr=rate, fused=_fuses(weights))
-
-
 def adam_of(groups: list[list[Tensor]], epsilon: float) -> torch.optim.Adam:
     """Adam of several groups of weights, each with a step size of its own."""
     parts = [{"params": group} for group in groups]
@@ -60,27 +60,107 @@ def _fuses(weights: list[Tensor]) -> bool:
     return weights[0].device.type in ("cpu", "cuda")
 
 
-def take_step(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """One step along the gradients there are, of this size."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate
-    optimiser.step()
-
-
-def clip_rows(weights: list[Tensor], limit: float, together: int) -> None:
-    """Limit the gradient norm of each row of the weights, of the first rows together.
+class Descent:
+    """Adam on networks side by side, each with a limited gradient norm.
 
     Args:
         weights: Matrices with a row for each network.
-        limit: Largest norm.
-        together: How many rows, the first ones, count as one network.
+        limit: Largest norm of a network's gradient.
+        together: How many networks, the first ones, count as one there.
     """
-    gradients = [weight.grad for weight in weights if weight.grad is not None]
-    squares = torch.stack([torch.linalg.vecdot(g, g) for g in gradients]).sum(0)  # (rows,)
-    squares[:together] = squares[:together].sum()
-    shrink = (limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(shrink[:, None])
+
+    MEMORY, EPSILON = (0.9, 0.999), 1e-8
+
+    def __init__(self, weights: list[Tensor], limit: float, together: int = 1) -> None:
+        self._weights, self._limit, self._together = weights, limit, together
+        self._steps = 0
+        self._means = [torch.zeros_like(weight) for weight in weights]  # of gradients
+        self._squares = [torch.zeros_like(weight) for weight in weights]  # likewise
+        # Compiled on the CPU: one pass instead of ten.
+        on_cpu = all(w.device.type == "cpu" and w.dtype == torch.float32 for w in weights)
+        self._sizes, self._move = (row_squares, descend) if on_cpu else (_row_squares, _descend)
+
+    def step(self, loss: Tensor, rate: float) -> None:
+        """One step of this size down the gradient of a loss."""
+        for weight in self._weights:
+            weight.grad = None
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.follow(rate)
+
+    @torch.no_grad()
+    def follow(self, rate: float) -> None:
+        """One step of this size along the gradients there are."""
+        gradients = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad
+            for weight in self._weights
+        ]
+        self._steps += 1
+        first, second = (1.0 - memory**self._steps for memory in self.MEMORY)
+        shrink = self._shrink(gradients)
+        for weight, gradient, mean, square in zip(
+            self._weights, gradients, self._means, self._squares, strict=True
+        ):
+            kept = (weight.detach(), gradient, mean, square, shrink)
+            self._move(*kept, self.MEMORY, rate / first, second**0.5, self.EPSILON)
+
+    def _shrink(self, gradients: list[Tensor]) -> Tensor:
+        """By which factor each network's gradient is made smaller, (rows,)."""
+        squares = self._sizes(gradients[0])
+        for gradient in gradients[1:]:
+            squares += self._sizes(gradient)
+        squares[: self._together] = squares[: self._together].sum()
+        return (self._limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+
+    def state(self) -> Arrays:
+        """What `restore` needs to go on from here; nothing before the first step."""
+        if not self._steps:
+            return {}
+        return {key: value.copy() for key, value in self._memories().items()}
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state."""
+        self._steps = 0
+        for memory in (*self._means, *self._squares):
+            memory.zero_()
+        if not state:  # saved before the first step
+            return
+        states.fit(state, self._memories(), "optimiser")
+        for index, (mean, square) in enumerate(zip(self._means, self._squares, strict=True)):
+            mean.copy_(torch.from_numpy(state[f"{index}/exp_avg"]))
+            square.copy_(torch.from_numpy(state[f"{index}/exp_avg_sq"]))
+            self._steps = int(state[f"{index}/step"])
+
+    def _memories(self) -> Arrays:
+        """By the names PyTorch's Adam has for them."""
+        found: Arrays = {}
+        for index, (mean, square) in enumerate(zip(self._means, self._squares, strict=True)):
+            found[f"{index}/step"] = np.array(self._steps, np.float32)
+            found[f"{index}/exp_avg"] = mean.cpu().numpy()
+            found[f"{index}/exp_avg_sq"] = square.cpu().numpy()
+        return found
+
+
+def _row_squares(gradient: Tensor) -> Tensor:
+    squares: Tensor = torch.linalg.vecdot(gradient, gradient)
+    return squares
+
+
+def _descend(
+    weight: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    shrink: Tensor,
+    memory: tuple[float, float],
+    size: float,
+    root: float,
+    epsilon: float,
+) -> None:
+    """Adam in tensor operations, with a factor for each row of the gradient."""
+    gradient = gradient * shrink[:, None]
+    mean.lerp_(gradient, 1.0 - memory[0])
+    square.mul_(memory[1]).addcmul_(gradient, gradient, value=1.0 - memory[1])
+    weight.addcdiv_(mean, square.sqrt().div_(root).add_(epsilon), value=-size)
 
 
 def limit_norms(

@@ -16,14 +16,14 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ucpo.envs.interface import Arrays, Episodes, Step
 from ucpo.learners.entropy import Entropy
 from ucpo.learners.interface import Memory, Metrics, Multiplier
 from ucpo.learners.networks import Actor, Critics
 from ucpo.learners.normaliser import Normaliser
-from ucpo.learners.optimisation import Decay, adam, clip_rows, generator_on, polyak, take_step
+from ucpo.learners.optimisation import Decay, Descent, generator_on, polyak
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.replay import Batch, Replay
 from ucpo.policies.policy import Policy, PolicyInfo
@@ -108,8 +108,8 @@ class UCP:
         self._critic_weights: list[Tensor] = list(critics.parameters())
         self._target_actor_weights: list[Tensor] = list(self.target_actor.parameters())
         self._target_critic_weights: list[Tensor] = list(self.target_critics.parameters())
-        self._actor_optimiser = adam(self._actor_weights, settings.actor.first)
-        self._critic_optimiser = adam(self._critic_weights, settings.critic.first)
+        self._actor_descent = Descent(self._actor_weights, settings.actor_clip)
+        self._critic_descent = Descent(self._critic_weights, settings.critic_clip, Critics.REWARD)
         self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
@@ -175,10 +175,9 @@ class UCP:
             targets = self._targets(batch)
         quantiles = self.critics(batch.obs, batch.stock, batch.action)
         losses = quantile_loss(quantiles, targets)  # lines 18 and 22, (2 + C,)
-        self._critic_optimiser.zero_grad()
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        clip_rows(self._critic_weights, self.settings.critic_clip, together=Critics.REWARD)
-        take_step(self._critic_optimiser, self.settings.critic.at(self.env_steps))  # 20 and 23
+        self._critic_descent.step(
+            losses.sum(), self.settings.critic.at(self.env_steps)
+        )  # 20 and 23
         return {
             "reward_critic_loss": losses[: Critics.REWARD].detach().mean(),
             "cost_critic_loss": losses[Critics.REWARD :].detach().mean(),
@@ -201,26 +200,24 @@ class UCP:
         self.critics.requires_grad_(False)  # judges here; only the way back to the action counts
         quantiles = self.critics(batch.obs, batch.stock, sample.action)
         self.critics.requires_grad_(True)
+        rewards, costs = quantiles.split([Critics.REWARD, len(quantiles) - Critics.REWARD])
         loss = actor_loss(
-            reward=min_by_mean(quantiles[:2]),
-            costs=quantiles[2:].transpose(0, 1),
+            reward=rewards.mean(-1).amin(0),
+            costs=costs.transpose(0, 1),
             stock=batch.stock,
             price=self.multiplier.value(batch.initial_stock),
             problem=self.problem,
             penalty=self.entropy.weight * sample.log_prob
             + self.settings.regulariser * squared_size(sample.mean, sample.log_std),
         )
-        self._actor_optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self._actor_weights, self.settings.actor_clip)
-        take_step(self._actor_optimiser, self.settings.actor.at(self.env_steps))
+        self._actor_descent.step(loss, self.settings.actor.at(self.env_steps))
         self.entropy.update(sample.log_prob)
         return {
             "actor_loss": loss.detach(),
             "entropy": -sample.log_prob.detach().mean(),
             "entropy_weight": self.entropy.weight,
-            "predicted_return": quantiles[:2].detach().mean(),
-            "predicted_cost": quantiles[2:].detach().mean(),
+            "predicted_return": rewards.detach().mean(),
+            "predicted_cost": costs.detach().mean(),
         }
 
     # --- Be asked and saved ---
@@ -254,14 +251,11 @@ class UCP:
         states.scatter(self._parts(), state)
 
     def _parts(self) -> dict[str, states.Part]:
-        adams = (
-            ("actor_adam", self._actor_optimiser, self._actor_weights),
-            ("critic_adam", self._critic_optimiser, self._critic_weights),
-        )
         names = ("actor", "critics", "target_actor", "target_critics")
         return {
             **{name: states.Module(getattr(self, name), name) for name in names},
-            **{name: states.Optimiser(adam, weights, name) for name, adam, weights in adams},
+            "actor_adam": self._actor_descent,
+            "critic_adam": self._critic_descent,
             "normaliser": self.normaliser,
             "entropy": self.entropy,
             "multipliers": self.multiplier,
@@ -305,7 +299,7 @@ def actor_loss(
     """Lines 25 to 28: reward against priced utility, at unit scale however prices grow.
 
     Args:
-        reward: Quantiles of the more pessimistic reward critic, (batch, N).
+        reward: Expected by the more pessimistic reward critic, (batch,).
         costs: Quantiles of the future costs, (batch, C, N).
         stock: Costs so far minus the budget, in cost units, (batch, C).
         price: Multipliers of each episode's *initial* budget, (batch, C); constants here.
@@ -315,7 +309,7 @@ def actor_loss(
     final = stock[:, :, None] + costs
     limits = enumerate(problem.constraints)
     expected = torch.stack([limit.utility.expected(final[:, cost]) for cost, limit in limits], 1)
-    loss = penalty - reward.mean(-1) + (price * expected).sum(-1)
+    loss = penalty - reward + (price * expected).sum(-1)
     return (loss / (1.0 + price.sum(-1))).mean()
 
 
