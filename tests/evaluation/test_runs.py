@@ -190,7 +190,7 @@ def test_an_episode_cut_off_is_completed_by_what_the_critic_expects(run):
 
     policy = load(run)
     critics = load_critics(run, policy.info)
-    weight, bias = critics.body.layers.stack()[-1]
+    weight, bias = critics.critics.body.layers.stack()[-1]
     weight.zero_()
     bias.fill_(7.0)
 
@@ -218,7 +218,7 @@ def test_an_episode_cut_off_is_completed_by_what_the_critic_expects(run):
 def test_critics_are_saved_with_the_policy_and_damage_is_told(run):
     info = load(run).info
     critics = load_critics(run, info)
-    assert critics.body.layers.sizes[-1] == 16
+    assert critics.critics.body.layers.sizes[-1] == 16
     file = run / CRITICS_FILE
     with pytest.raises(UsageError, match="another moment of the training"):
         load_critics(run, type(info)(**{**vars(info), "updates": 0}))
@@ -233,7 +233,7 @@ def test_critics_are_saved_with_the_policy_and_damage_is_told(run):
 def test_saved_critics_are_those_that_were_trained(tmp_path):
     agent = UCP("Courier-v0", networks=NETWORKS, random_steps=100)
     agent.learn(300, run=tmp_path / "run", show=False)
-    stored = load_critics(tmp_path / "run", load(tmp_path / "run").info).state_dict()
+    stored = load_critics(tmp_path / "run", load(tmp_path / "run").info).critics.state_dict()
     for name, value in agent.learner.critics.state_dict().items():
         assert (stored[name] == value).all()
 

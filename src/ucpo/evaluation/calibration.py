@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from ucpo.envs.interface import VectorTask
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import Identity, Job, Moment, Row, in_blocks
-from ucpo.learners.networks import Critics
+from ucpo.policies.critics import CostCritics
 from ucpo.policies.policy import Policy
 from ucpo.problem import Floats
 
@@ -35,7 +34,9 @@ class Calibration:
     is 1 minus the discount that draw enters with, so 1 where the episode ended by itself.
     """
 
-    def __init__(self, policy: Policy, critics: Critics, task: VectorTask, hold: int = 1) -> None:
+    def __init__(
+        self, policy: Policy, critics: CostCritics, task: VectorTask, hold: int = 1
+    ) -> None:
         if policy.info.gammas is None:
             raise UsageError("the policy file does not say its discount; train again to calibrate")
         self._gammas = np.array(policy.info.gammas[1:])  # of each cost
@@ -53,7 +54,10 @@ class Calibration:
         asked = np.flatnonzero(moment.ages % self._every == 0)
         if len(asked):
             answers = in_blocks(
-                self._quantiles, moment.obs[asked], moment.stock[asked], moment.actions[asked]
+                self._critics.quantiles,
+                moment.obs[asked],
+                moment.stock[asked],
+                moment.actions[asked],
             )
             for row, answer in zip(asked, answers, strict=True):
                 self._predictions[row].append((int(moment.ages[row]), answer))
@@ -67,14 +71,6 @@ class Calibration:
         for row in step.episodes.rows:
             self._paid[row], self._predictions[row] = [], []
         return rows
-
-    @torch.no_grad()
-    def _quantiles(self, obs: Floats, stock: Floats, actions: Floats) -> Floats:
-        """Sorted quantiles of the discounted costs to come, (n, C, N)."""
-        inputs = (torch.as_tensor(each, dtype=torch.float32) for each in (obs, stock, actions))
-        quantiles = self._critics(*inputs)[Critics.REWARD :].transpose(0, 1)
-        answer: Floats = quantiles.sort(-1).values.numpy()
-        return answer
 
     def _rows(self, row: int, moment: Moment, job: Job) -> list[Row]:
         sums = self._beyond(row, moment, job)  # (C,) discounted from the end on
@@ -108,7 +104,7 @@ class Calibration:
             return np.zeros(len(self._costs))
         obs, stock = step.successor[row : row + 1], step.successor_stock[row : row + 1]
         actions = in_blocks(self._policy.act, obs, stock)
-        quantiles = in_blocks(self._quantiles, obs, stock, actions)[0]
+        quantiles = in_blocks(self._critics.quantiles, obs, stock, actions)[0]
         draw = np.random.default_rng([job.seed, 2]).integers(quantiles.shape[-1])
         drawn: Floats = quantiles[:, draw].astype(float)
         return drawn

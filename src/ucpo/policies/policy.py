@@ -226,13 +226,18 @@ class Policy:
     Args:
         actor: From observations and stocks to actions.
         info: What it was trained for.
-        critics: What judged it in training, where that is kept beside it.
+        critics: What judged it in training, where it comes straight from there.
+        file: Where it was loaded from; critics may lie beside it.
     """
 
     def __init__(
-        self, actor: Actor | OnPolicyActor, info: PolicyInfo, critics: Critics | None = None
+        self,
+        actor: Actor | OnPolicyActor,
+        info: PolicyInfo,
+        critics: Critics | None = None,
+        file: Path | None = None,
     ) -> None:
-        self.actor, self.info, self.critics = actor, info, critics
+        self.actor, self.info, self.critics, self.file = actor, info, critics, file
 
     @torch.no_grad()
     def act(self, obs: Floats, stock: Floats) -> Floats:
@@ -291,7 +296,7 @@ class Policy:
         """
         from ucpo.policies.controller import Controller
 
-        return Controller(self, self.budgets(budget, extrapolate), hold)
+        return Controller(self, self.budgets(budget, extrapolate), hold, extrapolate)
 
     def save(self, path: str | Path) -> None:
         """Write one self-contained file; an earlier one survives until the new one is whole."""
@@ -327,7 +332,7 @@ def load(path: str | Path) -> Policy:
         stored.must_hold(info.weights())
         actor = _actor_of(info)
         stored.fill(actor, info.observation_size)
-    return Policy(actor.requires_grad_(False), info)
+    return Policy(actor.requires_grad_(False), info, file=file)
 
 
 def _text(value: Any, name: str) -> None:

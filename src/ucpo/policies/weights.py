@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 
 from ucpo.errors import UsageError
 from ucpo.learners.actors import OnPolicyActor
@@ -26,7 +26,12 @@ _SCALE = "body.scale"
 
 def write(module: nn.Module, about: dict[str, Any], path: Path) -> None:
     """Write the weights of a module and what to say about them."""
-    weights = {name: value.cpu().contiguous() for name, value in module.state_dict().items()}
+    write_tensors(module.state_dict(), about, path)
+
+
+def write_tensors(tensors: Mapping[str, Tensor], about: dict[str, Any], path: Path) -> None:
+    """Write tensors by name and what to say about them."""
+    weights = {name: value.cpu().contiguous() for name, value in tensors.items()}
     text = json.dumps({"format": FORMAT, **about})
     files.replace(path, safetensors.torch.save(weights, metadata={_KEY: text}))
 
@@ -43,14 +48,20 @@ class Stored:
             raise UsageError(f"{file} was written by another version of ucpo; retrain or convert")
         self.about: dict[str, Any] = about
 
-    def must_hold(self, count: int) -> None:
-        """Refuse to make a module of so many weights if the file cannot hold them."""
-        if 4 * count > self.file.stat().st_size:
+    def must_hold(self, count: int, width: int = 4) -> None:
+        """Refuse to make a module of so many weights, of `width` bytes, where there are fewer."""
+        if width * count > self.file.stat().st_size:
             raise ValueError(f"it is too short for the {count} weights it announces")
 
-    def fill(self, module: Actor | Critics | OnPolicyActor, observation_size: int) -> None:
+    def fill(
+        self,
+        module: Actor | Critics | OnPolicyActor,
+        observation_size: int,
+        matrices: Sequence[str] = ("F32",),
+    ) -> None:
         """Take the weights over, if they fit and are numbers, and the observations' scale.
 
+        Matrices may have the types of `matrices`, everything else is of single precision.
         Files of trainings that did not normalise, and older ones, have no scale.
         """
         if _SCALE in self._tensors.keys():  # noqa: SIM118 - no dictionary
@@ -61,7 +72,8 @@ class Stored:
             raise ValueError("its weights have other names")
         for name, weight in expected.items():
             found = self._tensors.get_slice(name)
-            if (found.get_dtype(), found.get_shape()) != ("F32", list(weight.shape)):
+            dtypes = matrices if weight.dim() == 2 else ("F32",)
+            if found.get_dtype() not in dtypes or found.get_shape() != list(weight.shape):
                 raise ValueError(f"{name} is {found.get_dtype()} of shape {found.get_shape()}")
             weight.copy_(self._tensors.get_tensor(name))
             if not torch.isfinite(weight).all():

@@ -12,21 +12,26 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from ucpo.config.files import read_config, resolve
 from ucpo.config.options import RunConfig
-from ucpo.envs.registry import family_of
+from ucpo.envs.registry import family_of, make_task
 from ucpo.errors import UsageError, shell
 from ucpo.policies import zoo
-from ucpo.policies.policy import load
+from ucpo.policies.critics import CostCritics, load_critics, save_small
+from ucpo.policies.policy import Policy, load
 from ucpo.policies.zoo.cards import Card
+from ucpo.problem import BudgetGrid
 from ucpo.stats import cost_names, summarise
+from ucpo.stock import random_starts
 from ucpo.storage import parquet
-from ucpo.storage.names import CONFIG_FILE, EVALUATION_FILE, METRICS_FILE, POLICY_FILE
+from ucpo.storage.names import CONFIG_FILE, CRITICS_FILE, EVALUATION_FILE, METRICS_FILE, POLICY_FILE
 
 EPISODES = 1000  # evaluated at each budget
 LARGEST = 1_000_000  # bytes of a policy
+TOLERANCE = 0.1  # cost units; half precision keeps three digits of every weight
 _NO_RESULT = ("preset", "checkpoint_every", "checkpoint_steps")  # options that change none
 
 
@@ -52,6 +57,8 @@ def add(run: Path, machine: str, root: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (POLICY_FILE, CONFIG_FILE, METRICS_FILE):
         shutil.copyfile(run / name, folder / name)
+    if (run / CRITICS_FILE).is_file():
+        add_critics(run, policy, folder / CRITICS_FILE)
     parquet.write(episodes, folder / EVALUATION_FILE)
     Card(
         command=command(config),
@@ -62,6 +69,39 @@ def add(run: Path, machine: str, root: Path) -> Path:
         evaluation=evaluation,
     ).write(folder)
     return folder
+
+
+def add_critics(run: Path, policy: Policy, target: Path) -> float:
+    """Write the critics of costs in a small form; returns how far its predictions are off.
+
+    In cost units, the largest difference of any quantile in any state of some episodes. Where that
+    is more than `TOLERANCE` the entry is refused.
+    """
+    whole = load_critics(run, policy.info)
+    save_small(whole.critics, policy.info, target)
+    off = _difference(policy, whole, load_critics(target, policy.info))
+    if off > TOLERANCE:
+        target.unlink()
+        raise UsageError(f"small critics of {run} would be off by {off:.3f} cost units")
+    return off
+
+
+def _difference(policy: Policy, whole: CostCritics, small: CostCritics) -> float:
+    """The largest difference of two predictions in the states of some episodes."""
+    info = policy.info
+    task = make_task(info.task, 8, info.cost_names)
+    grid = BudgetGrid(info.budget_low, info.budget_high, (9,) * len(info.cost_names))
+    starts = random_starts(grid, np.random.default_rng(0))
+    obs, stock = task.reset(starts, info.stock_discount)
+    off = 0.0
+    for _ in range(200):
+        actions = policy.act(obs, stock)
+        one, other = (each.quantiles(obs, stock, actions) for each in (whole, small))
+        off = max(off, float(np.abs(one - other).max()))
+        step = task.step(actions)
+        obs, stock = step.obs, step.stock
+    task.close()
+    return off
 
 
 def command(config: RunConfig) -> str:
