@@ -18,6 +18,7 @@ from ucpo.cli.completion import Completion
 from ucpo.cli.evaluation import Evaluate, Report
 from ucpo.cli.exact import Demo, MeasureGap
 from ucpo.cli.export import Export, Push
+from ucpo.cli.live import Live
 from ucpo.cli.messages import say
 from ucpo.cli.pictures import Illustrate, Watch
 from ucpo.cli.runs import Resume, Train
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             | Annotated[Report, subcommand("report")]
             | Annotated[Sweep, subcommand("sweep")]
             | Annotated[Runs, subcommand("runs")]
+            | Annotated[Live, subcommand("live")]
             | Annotated[Check, subcommand("check")]
             | Annotated[Export, subcommand("export")]
             | Annotated[Push, subcommand("push")]

@@ -67,6 +67,8 @@ class Chart:
     rules: tuple[Rule, ...] = ()
     ticks: tuple[tuple[float, str], ...] = ()
     """Named places on the x axis instead of numbers."""
+    floor: float | None = None
+    """What `y` cannot be below, such as a cost below 0: intervals end there."""
 
     @property
     def slanted(self) -> bool:

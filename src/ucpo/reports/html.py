@@ -31,8 +31,8 @@ def page(title: str, summary: str, sheets: Sequence[Sheet], figures: Sequence[Fi
         "contents": " ".join(f'<a href="#{to}">{escape(text)}</a>' for to, text in links),
         "tables": "\n".join(map(_table, sheets)),
         "figures": "\n".join(sections),
-        "style": _asset("page.css"),
-        "script": _asset("page.js"),
+        "style": _asset("charts.css") + _asset("page.css"),
+        "script": _asset("charts.js") + _asset("page.js"),
         "data": data([asdict(figure) for figure in figures]),
     }
     text = _asset("page.html")
@@ -45,18 +45,18 @@ def page(title: str, summary: str, sheets: Sequence[Sheet], figures: Sequence[Fi
 
 def data(value: Any) -> str:
     """JSON that can stand in a page: nothing in it ends the script or begins a comment."""
-    text = json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(value), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Numbers JSON knows, with the seven digits a screen can show; others become null."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return value
 
 
