@@ -75,7 +75,7 @@ def test_seeds_of_a_task_share_their_rows_on_the_page(monkeypatch):
         "| SafetyPointGoal1-v0 | ucp-mean | 0 | 25 | 0.000 | 2.00 | 0.500 | 1.00 |"
     )
     # Two seeds: the half-width is t(0.975, 1) = 12.706 times half their distance.
-    assert both.startswith("| SafetyPointGoal1-v0 | ucp | 1, 3 | 25 | 2.0 ± 12.7 | 2.0 ± 0.0 |")
+    assert both.startswith("| SafetyPointGoal1-v0 | ucp | 1, 3 | 25 | 2.0 ± 12.7 | 2.00 ± 0.00 |")
     assert both.endswith("| 25.4 ± 0.7 | 12.0 ± 0.6 |")
 
 
@@ -123,6 +123,10 @@ def test_only_finished_and_evaluated_runs_are_added(tmp_path, monkeypatch):
     monkeypatch.setattr(adding, "EPISODES", 3)
     folder = adding.add(run, "here", root)
     assert folder == root / "Courier-v0" / "ucp-seed2"
+    small, whole = ((each / "critics.safetensors").stat().st_size for each in (folder, run))
+    assert small < whole / 3
+    main(["evaluate", str(folder), "--episodes", "2", "--budgets", "5", "--calibrate"])
+    assert (folder / "calibration.parquet").is_file()
     said = json.loads((folder / zoo.CARD_FILE).read_text())
     assert [row["budget"] for row in said["evaluation"]] == [0.0, 5.0]
     assert said["hours"] >= 0.0

@@ -10,7 +10,7 @@ from ucpo.errors import UsageError
 from ucpo.reports import build, paper
 from ucpo.reports.html import data
 from ucpo.reports.paths import draw_paths
-from ucpo.reports.sheets import Sheet, interval, latex, markdown, number
+from ucpo.reports.sheets import Sheet, interval, latex, markdown, number, published
 
 KINDS = ("frontier", "bars", "comparison", "densities", "learning", "multipliers", "calibration")
 
@@ -177,7 +177,10 @@ def test_page_data_has_only_numbers_json_knows():
 
 def test_numbers_as_shown():
     assert interval(25.41, 0.52) == "25.4 ± 0.5"
-    assert interval(0.251, 0.012) == "0.25 ± 0.01"
+    assert interval(0.251, 0.012) == "0.251 ± 0.012"
+    assert interval(2.0, 12.7) == "2.0 ± 12.7"
+    assert published(25.4, 0.7) == "25.4 ± 0.7"
+    assert published(None, None) == "-"
     assert interval(25.41, None) == "25.4"
     assert interval(None, None) == number(float("nan")) == "-"
     assert [number(x) for x in (3_000_000, 0.1234, 1.239, 1234.56)] == [
@@ -198,3 +201,75 @@ def test_paths_are_drawn(runs):
     drawn = draw_paths(runs / "ucp-0" / "paths.parquet")
     with Image.open(drawn) as image:
         assert image.size == (2 * 326, 326)  # two budgets, one episode each
+
+
+def test_figures_come_before_tables_and_a_summary_before_both(report):
+    page = (report / "report.html").read_text()
+    places = [page.index(text) for text in ('class="summary"', "<section id=", "<table>")]
+    assert places == sorted(places)
+    text = (report / "report.md").read_text()
+    assert text.index("told 25") < text.index("![") < text.index("| task |")
+
+
+def test_the_summary_says_what_the_largest_budget_brings(tmp_path):
+    from ucpo.reports.findings import MOST, findings
+    from ucpo.stats import over_seeds, per_seed
+
+    frame = rows(budgets=(5.0, 25.0)).with_columns(pl.lit(30.0).alias("cost_cost"))
+    (said,) = findings(over_seeds(per_seed(frame, ("cost",))))
+    assert said.startswith("T-v0, UCP: told 25, it returns ")
+    assert "at a cost of 30.0; 100.0% of episodes exceed the budget" in said
+    assert "by 5.00 on average (1 seed)" in said
+    many = pl.concat([rows(method=f"m{i}") for i in range(20)])
+    said = findings(over_seeds(per_seed(many, ("cost",))))
+    assert len(said) == MOST
+    assert said[-1].startswith("9 more")
+
+
+def test_no_two_methods_share_a_colour():
+    from ucpo.reports.charts import colours
+
+    methods = ["ucp", "ucp-mean", *(f"m{i}" for i in range(60))]
+    assert len(set(colours(methods).values())) == len(methods)
+
+
+def test_intervals_end_where_nothing_can_be():
+    from matplotlib.figure import Figure as Canvas
+
+    from ucpo.reports.charts import Chart, Series
+    from ucpo.reports.drawing import _draw_chart
+
+    for kind in ("line", "marks", "bars"):
+        series = Series("a", (0.0, 1.0), (1.0, 5.0), "#123456", kind, half=(3.0, 2.0), width=0.5)
+        lows = []
+        for floor in (None, 0.0):
+            axis = Canvas().subplots()
+            _draw_chart(axis, Chart("", "x", "y", (series,), floor=floor), {})
+            lows.append(axis.dataLim.y0)
+        assert lows == [-2.0, 0.0], kind
+
+
+def test_panels_of_one_episode_have_one_scale(tmp_path, monkeypatch):
+    """One path leaves the square that is usually shown, the other stays."""
+    seen = []
+    from ucpo.envs.navigation import drawing
+
+    def pen(half_width, pixels, make=drawing._Pen):
+        seen.append(half_width)
+        return make(half_width, pixels)
+
+    monkeypatch.setattr(drawing, "_Pen", pen)
+    paths = pl.DataFrame(
+        {
+            "task": ["SafetyPointGoal1-v0"] * 2,
+            "budget_cost": [0.0, 25.0],
+            "episode_seed": [1, 1],
+            "reward": [[0.0, 0.0]] * 2,
+            "cost_cost": [[0.0, 0.0]] * 2,
+            "x": [[0.0, 7.0], [0.0, 0.1]],
+            "y": [[0.0, 0.0]] * 2,
+        }
+    )
+    paths.write_parquet(tmp_path / "paths.parquet")
+    assert draw_paths(tmp_path / "paths.parquet").is_file()
+    assert seen == [7.3, 7.3]

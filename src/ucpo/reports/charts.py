@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,12 @@ _KNOWN = {
     "ucp-na": "#a33b5c",
     "ucp-ds": "#8a6d1f",
 }
-_OTHERS = ("#1f9e89", "#5b6abf", "#d08a00", "#3d3d3d", "#bf5fa8", "#6b8e23")
+_OTHERS = (
+    *("#1f9e89", "#5b6abf", "#d08a00", "#bf5fa8", "#6b8e23", "#c23b22", "#3fa7d6", "#8c564b"),
+    *("#9467bd", "#2e8b57", "#e377c2", "#4c5b70"),
+)
+BANDS = ("#2a5fb8", "#1b9e9e", "#5aa832", "#d6a400", "#e2711d", "#c0392b", "#8e44ad", "#5d6d7e")
+"""Of bands of budgets, from the smallest on."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,16 @@ class Figure:
 def colours(methods: list[str]) -> dict[str, str]:
     """A colour for each method, the same in every report for those of the paper."""
     others = [method for method in methods if method not in _KNOWN]
-    spare = {method: _OTHERS[i % len(_OTHERS)] for i, method in enumerate(others)}
+    spare = {method: _spare(i) for i, method in enumerate(others)}
     return {method: _KNOWN.get(method) or spare[method] for method in methods}
+
+
+def _spare(i: int) -> str:
+    """The i-th colour: from the list, then ever more around the circle; no two are the same."""
+    if i < len(_OTHERS):
+        return _OTHERS[i]
+    red, green, blue = colorsys.hls_to_rgb(0.618034 * i % 1.0, 0.42, 0.55)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in (red, green, blue))
 
 
 def safe(text: str) -> str:

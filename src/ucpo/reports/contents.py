@@ -11,7 +11,7 @@ import polars as pl
 
 from ucpo.errors import UsageError
 from ucpo.reports import labels, paper
-from ucpo.reports.sheets import GAP, Sheet, interval, number
+from ucpo.reports.sheets import GAP, Sheet, interval, number, published
 from ucpo.reports.sources import Sources
 from ucpo.stats import (
     Interval,
@@ -61,8 +61,8 @@ def comparison(summary: pl.DataFrame, against_paper: bool) -> Sheet:
         for method in theirs:
             entry = _published(method, task, None) if cost == paper.COST else None
             cells["budget"].append(GAP)
-            cells["return"].append(interval(*_pair(entry, "return")))
-            cells["cost"].append(interval(*_pair(entry, "cost")))
+            cells["return"].append(published(*_pair(entry, "return")))
+            cells["cost"].append(published(*_pair(entry, "cost")))
             if entry:
                 data.append(_paper_row(method, task, entry))
         names = {"budget": "budget", "return": "return", "cost": _priced(cost)}
@@ -91,7 +91,7 @@ def budgets(summary: pl.DataFrame, against_paper: bool) -> Sheet:
         line += [interval(row[kind], row[f"{kind}_half"]) for kind in ("return", "cost")]
         if against_paper:
             for kind in ("return", "cost"):
-                line += [interval(*_pair(entry, kind)), _signed(compared[f"{kind}_difference"])]
+                line += [published(*_pair(entry, kind)), _signed(compared[f"{kind}_difference"])]
                 line.append(_yes(compared[f"{kind}_overlap"]))
         lines.append((*line, *_provenance(row)))
     header = ["task", "method", "budget", "cost", "return", "cost paid"]

@@ -107,7 +107,7 @@ def _draw_chart(axis: Any, chart: Chart, handles: dict[str, Any]) -> None:
     axis.set_xlabel(chart.x_label, fontsize=8)
     axis.set_ylabel(chart.y_label, fontsize=8)
     for i, series in enumerate(chart.series):
-        handle = _draw_series(axis, series, _MARKERS[i % len(_MARKERS)])
+        handle = _draw_series(axis, chart, series, _MARKERS[i % len(_MARKERS)])
         if not _named_below(chart, series):
             handles.setdefault(series.label, handle)
     ends = [x for series in chart.series for x in series.x]
@@ -131,36 +131,43 @@ def _draw_chart(axis: Any, chart: Chart, handles: dict[str, Any]) -> None:
         axis.xaxis.get_offset_text().set_fontsize(7)
 
 
-def _draw_series(axis: Any, series: Series, marker: str) -> Any:
+def _reach(chart: Chart, y: float, half: float) -> float:
+    """How far an interval goes down: not below what can be."""
+    return half if chart.floor is None else min(half, max(0.0, y - chart.floor))
+
+
+def _draw_series(axis: Any, chart: Chart, series: Series, marker: str) -> Any:
     colour = series.colour
     if series.kind == "steps":
         return axis.stairs(series.y, series.x, color=colour, linewidth=1.2, fill=False)
     half = [float("nan") if each is None else each for each in series.half]
+    below = [_reach(chart, y, h) for y, h in zip(series.y, half, strict=False)]
     if series.kind == "line":
         line = axis.plot(series.x, series.y, color=colour, linewidth=1.3)[0]
         if half:
-            low = [y - h for y, h in zip(series.y, half, strict=True)]
+            low = [y - h for y, h in zip(series.y, below, strict=True)]
             high = [y + h for y, h in zip(series.y, half, strict=True)]
             axis.fill_between(series.x, low, high, color=colour, alpha=0.15, linewidth=0)
         return line
     if series.kind == "bars":
         bars = axis.bar(series.x, series.y, series.width, color=colour)
         if half:
-            low = [y - h for y, h in zip(series.y, half, strict=True)]
+            low = [y - h for y, h in zip(series.y, below, strict=True)]
             high = [y + h for y, h in zip(series.y, half, strict=True)]
             axis.vlines(series.x, low, high, colors="#222222", linewidth=1.0)
         return bars
     from matplotlib.transforms import ScaledTranslation
 
     aside = ScaledTranslation(series.dodge / 72.0, 0.0, axis.figure.dpi_scale_trans)
-    for x, y, reach in zip(series.x, series.y, half or [0.0] * len(series.x), strict=True):
-        reach = 0.0 if math.isnan(reach) else reach  # what is drawn aside does not move the limits
-        axis.update_datalim([(x, y - reach), (x, y + reach)])
+    none = [0.0] * len(series.x)
+    for x, y, down, up in zip(series.x, series.y, below or none, half or none, strict=True):
+        ends = [y - down, y + up]  # what is drawn aside does not move the limits
+        axis.update_datalim([(x, y if math.isnan(end) else end) for end in ends])
     axis.autoscale_view()
     return axis.errorbar(
         series.x,
         series.y,
-        half or None,
+        [below, half] if half else None,
         transform=axis.transData + aside,
         fmt=marker,
         linestyle="-" if series.kind == "marks" else "none",

@@ -16,17 +16,24 @@ from ucpo.reports.sheets import Sheet
 _TEXT = ("task", "what", "method", "against", "budget", "budgets", "cost")  # columns of words
 
 
-def page(title: str, summary: str, sheets: Sequence[Sheet], figures: Sequence[Figure]) -> str:
-    """The whole page."""
+def page(
+    title: str,
+    findings: Sequence[str],
+    summary: str,
+    sheets: Sequence[Sheet],
+    figures: Sequence[Figure],
+) -> str:
+    """The whole page: what was found, figures by task, then tables."""
     tasks = list(dict.fromkeys(figure.task for figure in figures))
-    links = [(f"table-{sheet.name}", sheet.title) for sheet in sheets]
-    links += [(f"task-{i}", task) for i, task in enumerate(tasks)]
+    links = [(f"task-{i}", task) for i, task in enumerate(tasks)]
+    links += [(f"table-{sheet.name}", sheet.title) for sheet in sheets]
     sections = []
     for i, task in enumerate(tasks):
         mine = [_figure(figure) for figure in figures if figure.task == task]
         sections.append(f'<h2 id="task-{i}">{escape(task)}</h2>\n' + "\n".join(mine))
     values = {
         "title": escape(title),
+        "findings": _list(findings),
         "summary": escape(summary),
         "contents": " ".join(f'<a href="#{to}">{escape(text)}</a>' for to, text in links),
         "tables": "\n".join(map(_table, sheets)),
@@ -58,6 +65,11 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return value
+
+
+def _list(texts: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f'<ul class="summary">{items}</ul>' if items else ""
 
 
 def _figure(figure: Figure) -> str:

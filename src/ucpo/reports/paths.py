@@ -31,7 +31,7 @@ def draw_paths(file: Path) -> Path | None:
         return None
     from PIL import Image
 
-    from ucpo.envs.navigation.drawing import picture, scene
+    from ucpo.envs.navigation.drawing import needed, picture, scene
 
     names = cost_names(rows)
     budgets = rows.select(f"budget_{name}" for name in names).unique(maintain_order=True).rows()
@@ -40,10 +40,17 @@ def draw_paths(file: Path) -> Path | None:
     episodes = seeds[:MOST]
     sheet = Image.new("RGB", (_APART * len(chosen), _APART * len(episodes)), "white")
     task = make_task(task_name, 1, names)
-    for row in rows.iter_rows(named=True):
-        budget = tuple(row[f"budget_{name}"] for name in names)
-        if budget not in chosen or row["episode_seed"] not in episodes:
-            continue
+    shown = [
+        (tuple(row[f"budget_{name}"] for name in names), row)
+        for row in rows.iter_rows(named=True)
+        if row["episode_seed"] in episodes
+    ]
+    shown = [(budget, row) for budget, row in shown if budget in chosen]
+    widths: dict[int, float] = {}  # panels of one episode have one scale
+    for _, row in shown:
+        path = list(zip(row["x"], row["y"], strict=True))
+        widths[row["episode_seed"]] = max(widths.get(row["episode_seed"], 0.0), needed(path))
+    for budget, row in shown:
         task.reset(repeat(Start(row["episode_seed"], -np.array(budget, np.float32))))
         costs = np.array([row[f"cost_{name}"] for name in names])  # (C, steps)
         spent = ", ".join(
@@ -56,6 +63,7 @@ def draw_paths(file: Path) -> Path | None:
             (costs.sum(0) > 0.0).tolist(),
             _PIXELS,
             f"return {np.sum(row['reward']):.1f}   {spent}",
+            widths[row["episode_seed"]],
         )
         place = (chosen.index(budget) * _APART, episodes.index(row["episode_seed"]) * _APART)
         sheet.paste(image, place)

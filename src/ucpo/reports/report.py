@@ -13,6 +13,7 @@ from ucpo.reports import sheets as writing
 from ucpo.reports.charts import Figure
 from ucpo.reports.contents import sheets
 from ucpo.reports.drawing import draw_all
+from ucpo.reports.findings import findings
 from ucpo.reports.html import page
 from ucpo.reports.sheets import Sheet, markdown
 from ucpo.reports.sources import Sources, read_sources
@@ -58,10 +59,10 @@ def build(
         writing.write(sheet, output / "tables")
     for done, _ in enumerate(draw_all(views, output / "figures", processes), 1):
         drawn(done, len(views))
-    text = _summary(sources)
-    (output / "report.md").write_text(_markdown(text, tables, views), encoding="utf-8")
+    text, found = _summary(sources), findings(summary)
+    (output / "report.md").write_text(_markdown(found, text, tables, views), encoding="utf-8")
     target = output / "report.html"
-    target.write_text(page(TITLE, text, tables, views), encoding="utf-8")
+    target.write_text(page(TITLE, found, text, tables, views), encoding="utf-8")
     return target
 
 
@@ -115,10 +116,10 @@ def _range(values: pl.Series) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _markdown(text: str, tables: Sequence[Sheet], views: Sequence[Figure]) -> str:
-    parts = [f"# {TITLE}", text]
-    for sheet in tables:
-        parts += [f"## {sheet.title}", markdown(sheet), sheet.note]
+def _markdown(
+    found: Sequence[str], text: str, tables: Sequence[Sheet], views: Sequence[Figure]
+) -> str:
+    parts = [f"# {TITLE}", "\n".join(f"- {each}" for each in found), text]
     for task in dict.fromkeys(view.task for view in views):
         parts.append(f"## {task}")
         for view in (view for view in views if view.task == task):
@@ -127,4 +128,6 @@ def _markdown(text: str, tables: Sequence[Sheet], views: Sequence[Figure]) -> st
                 f"![{view.title}](figures/{view.name}.png)",
                 view.caption,
             ]
+    for sheet in tables:
+        parts += [f"## {sheet.title}", markdown(sheet), sheet.note]
     return "\n\n".join(part.strip() for part in parts) + "\n"

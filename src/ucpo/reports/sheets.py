@@ -46,11 +46,20 @@ def number(value: float | int | None) -> str:
 
 
 def interval(mean: float | None, half: float | None) -> str:
-    """``25.4 ± 0.1``; without the interval where one seed says nothing about it."""
+    """``25.4 ± 0.1``; without the interval where one seed says nothing about it.
+
+    Small numbers keep more digits: a share of 0.251 ± 0.012 is not 0.3 ± 0.0.
+    """
     if mean is None or half is None or math.isnan(half):
         return number(mean)
     decimals = 1 if half >= 0.1 or half == 0.0 else 2 if half >= 0.01 else 3
+    decimals = max(decimals, _decimals(max(abs(mean), half)))
     return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}"
+
+
+def published(mean: float | None, half: float | None) -> str:
+    """The same as somebody else wrote it: with their digits, and no more."""
+    return GAP if mean is None or half is None else f"{mean:,} ± {half:,}"
 
 
 def _decimals(value: float) -> int:

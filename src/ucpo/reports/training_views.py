@@ -9,7 +9,7 @@ import polars as pl
 
 from ucpo.problem import Floats
 from ucpo.reports import labels
-from ucpo.reports.charts import Chart, Figure, Rule, Series, safe
+from ucpo.reports.charts import BANDS, Chart, Figure, Rule, Series, safe
 from ucpo.reports.sources import Training
 from ucpo.stats import coverage, pit_histogram
 from ucpo.stats.intervals import half_width
@@ -40,6 +40,8 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
             _, cost, band = names.parts(column)
             name = f"{label}: {cost} {band}" if len(cost_columns) > 1 else f"{label}: {band}"
             shade = _lighter(colour, 0.65 * i / max(1, len(prices) - 1))
+            if len(groups) == 1:  # nothing else needs the colours
+                shade = BANDS[i % len(BANDS)]
             over_time += _curves(runs, column, name, shade)
             ends = np.array([run[column].drop_nulls().to_numpy()[-1] for run in runs])
             last.append((cost, _middle(band), ends))
@@ -65,7 +67,7 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
         f"Recent training episodes, at all budgets trained for. {_SEEDS}",
         (
             Chart("return", steps, "return of an episode", tuple(returns)),
-            Chart("cost", steps, "cost of an episode", tuple(costs)),
+            Chart("cost", steps, "cost of an episode", tuple(costs), floor=0.0),
         ),
     )
     if over_budget:
@@ -75,8 +77,14 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
             "Multipliers",
             f"The price of exceeding a budget, by band of budgets. {_SEEDS}",
             (
-                Chart("over training", steps, "multiplier", tuple(over_time)),
-                Chart("at its end", "budget (middle of band)", "multiplier", tuple(over_budget)),
+                Chart("over training", steps, "multiplier", tuple(over_time), floor=0.0),
+                Chart(
+                    "at its end",
+                    "budget (middle of band)",
+                    "multiplier",
+                    tuple(over_budget),
+                    floor=0.0,
+                ),
             ),
         )
 

@@ -19,6 +19,7 @@ from ucpo.stats import tail
 BINS = 40
 _APART = 5.0  # points between the marks of two methods
 _AS_PUBLISHED = "as published: 5 seeds, 5,000 episodes"
+_FLOORS = {"cost": 0.0}  # what cannot be less
 _REFERENCE = 25.0  # the budget of the paper's densities
 
 
@@ -108,7 +109,8 @@ def _frontier(subject: Subject) -> Figure:
             ]
         rules = (Rule("diagonal", 0.0, "the budget itself"),) if kind == "cost" else ()
         title = _title(subject, kind)
-        charts.append(Chart(title, "budget", f"{kind} of an episode", tuple(series), rules))
+        text = f"{kind} of an episode"
+        charts.append(Chart(title, "budget", text, tuple(series), rules, floor=_FLOORS.get(kind)))
     return Figure(
         f"frontier-{_file(subject)}",
         subject.task,
@@ -174,6 +176,7 @@ def _bars(subject: Subject) -> Figure:
                 f"{kind} of an episode",
                 tuple(series),
                 ticks=tuple((float(i), setting) for i, setting in enumerate(order)),
+                floor=_FLOORS.get(kind),
             )
         )
     return Figure(
@@ -212,9 +215,8 @@ def _comparison(subject: Subject, rows: pl.DataFrame) -> Figure:
         limit = kind == "cost" and subject.task in paper.comparison()["task"]
         rules = (Rule("y", _REFERENCE, f"limit {_REFERENCE:g}"),) if limit else ()
         ticks = tuple((float(i), name) for i, name in enumerate(names))
-        charts.append(
-            Chart(_title(subject, kind), "", f"{kind} of an episode", series, rules, ticks)
-        )
+        text, floor = f"{kind} of an episode", _FLOORS.get(kind)
+        charts.append(Chart(_title(subject, kind), "", text, series, rules, ticks, floor))
     return Figure(
         f"comparison-{_file(subject)}",
         subject.task,

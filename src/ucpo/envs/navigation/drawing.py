@@ -74,6 +74,7 @@ def picture(
     costly: Sequence[bool] = (),
     pixels: int = 320,
     caption: str = "",
+    half_width: float = 0.0,
 ) -> Image.Image:
     """Draw a scene, wide enough to show all of the path.
 
@@ -83,9 +84,10 @@ def picture(
         costly: Whether each of those steps cost something.
         pixels: Width and height of the picture.
         caption: A line of text at the top.
+        half_width: Of the square that is shown, at least, in metres; so that pictures that belong
+            together have one scale.
     """
-    far = max((abs(number) for point in path for number in point), default=0.0)
-    pen = _Pen(max(seen.half_width, far + 0.3), pixels)
+    pen = _Pen(max(seen.half_width, needed(path), half_width), pixels)
     for shape in sorted(seen.shapes, key=lambda shape: _ORDER.index(shape.kind)):
         pen.shape(shape)
     pen.path(path, costly)
@@ -95,6 +97,11 @@ def picture(
         text = ImageDraw.Draw(image)
         text.text((6, 4), caption, _TRIM, ImageFont.load_default(max(10, pixels // 26)))
     return image
+
+
+def needed(path: Sequence[tuple[float, float]]) -> float:
+    """Half the width of a square that shows all of a path, in metres."""
+    return max((abs(number) for point in path for number in point), default=-0.3) + 0.3
 
 
 _ORDER = (

@@ -8,12 +8,12 @@ const Picture = (() => {
   };
   const ORDER = ["circle", "sigwalls", "hazards", "goal", "buttons", "pillars", "vases", "push_box", "gremlins"];
   const BOXES = new Set(["vases", "gremlins", "push_box"]);
-  const FREE = "#4a6a90", COSTLY = "#e03c31", ROBOT = "#db4538";
+  const COSTLY = "#e03c31", ROBOT = "#db4538";
 
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   let inks = {};
   function readInks() {
-    for (const name of ["ink", "faint", "line", "axis", "floor", "floor-line", "limb", "limb-far", "trim", "spent", "tint", "bad", "good", "soft", "paper"])
+    for (const name of ["ink", "faint", "line", "axis", "floor", "floor-line", "limb", "limb-far", "trim", "trail", "spent", "tint", "bad", "good", "soft", "paper"])
       inks[name] = style(`--${name}`);
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readInks);
@@ -91,7 +91,7 @@ const Picture = (() => {
   function path(ink, trail, at) {
     ink.lineCap = ink.lineJoin = "round";
     for (const costly of [0, 1]) {
-      ink.strokeStyle = costly ? COSTLY : FREE;
+      ink.strokeStyle = costly ? COSTLY : inks.trail;
       ink.lineWidth = costly ? 3.2 : 2;
       ink.globalAlpha = costly ? 0.95 : 0.6;
       ink.beginPath();
@@ -197,7 +197,7 @@ const Picture = (() => {
     ink.fillText(`limit ${limit.toFixed(2)}`, x + wide, y + 11);
     ink.fillStyle = inks["floor-line"];
     ink.fillRect(x, y + 18, wide, 8);
-    ink.fillStyle = speed > limit ? COSTLY : FREE;
+    ink.fillStyle = speed > limit ? COSTLY : inks.trail;
     ink.fillRect(x, y + 18, Math.max(0, Math.min(1, speed / most)) * wide, 8);
     ink.fillStyle = inks.ink;
     ink.fillRect(x + wide / 2 - 1, y + 14, 2, 16);
