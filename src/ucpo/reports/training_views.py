@@ -21,7 +21,10 @@ _SEEDS = "Means over training seeds where all have a value, with 95 % Student-t 
 
 def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> Iterator[Figure]:
     """Return, cost and multipliers over environment steps, for one task."""
-    returns, costs, over_time, over_budget = [], [], [], []
+    returns: list[Series] = []
+    costs: list[Series] = []
+    over_time: list[Series] = []
+    over_budget: list[Series] = []
     groups: dict[tuple[str, tuple[str, ...]], list[pl.DataFrame]] = {}
     for training in trainings:
         prices = tuple(n for n in training.metrics.columns if names.parts(n)[0] == names.PRICE)
@@ -39,26 +42,13 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
         for i, column in enumerate(prices):
             _, cost, band = names.parts(column)
             name = f"{label}: {cost} {band}" if len(cost_columns) > 1 else f"{label}: {band}"
-            shade = _lighter(colour, 0.65 * i / max(1, len(prices) - 1))
-            if len(groups) == 1:  # nothing else needs the colours
-                shade = BANDS[i % len(BANDS)]
+            # Where nothing else needs the colours, bands have their own.
+            share = 0.65 * i / max(1, len(prices) - 1)
+            shade = BANDS[i % len(BANDS)] if len(groups) == 1 else _lighter(colour, share)
             over_time += _curves(runs, column, name, shade)
             ends = np.array([run[column].drop_nulls().to_numpy()[-1] for run in runs])
             last.append((cost, _middle(band), ends))
-        for cost in dict.fromkeys(cost for cost, _, _ in last):
-            mine = [(middle, ends) for other, middle, ends in last if other == cost]
-            over_budget.append(
-                Series(
-                    label + (f" ({cost})" if len(cost_columns) > 1 else ""),
-                    tuple(middle for middle, _ in mine),
-                    tuple(float(ends.mean()) for _, ends in mine),
-                    colour,
-                    "marks",
-                    half=tuple(_half(ends) for _, ends in mine),
-                    notes=(f"{len(runs)} seed{'s' * (len(runs) > 1)}, at the end of training",)
-                    * len(mine),
-                )
-            )
+        over_budget += _prices_at_the_end(last, label, colour, len(cost_columns) > 1)
     steps = "environment steps"
     yield Figure(
         f"learning-{safe(task)}",
@@ -86,6 +76,24 @@ def learning(task: str, trainings: list[Training], painted: dict[str, str]) -> I
                     floor=0.0,
                 ),
             ),
+        )
+
+
+def _prices_at_the_end(
+    last: list[tuple[str, float, Floats]], label: str, colour: str, several: bool
+) -> Iterator[Series]:
+    """Prices against budgets: of each cost, band (its middle) and seed the last one."""
+    for cost in dict.fromkeys(cost for cost, _, _ in last):
+        mine = [(middle, ends) for other, middle, ends in last if other == cost]
+        seeds = len(mine[0][1])
+        yield Series(
+            label + (f" ({cost})" if several else ""),
+            tuple(middle for middle, _ in mine),
+            tuple(float(ends.mean()) for _, ends in mine),
+            colour,
+            "marks",
+            half=tuple(_half(ends) for _, ends in mine),
+            notes=(f"{seeds} seed{'s' * (seeds > 1)}, at the end of training",) * len(mine),
         )
 
 
