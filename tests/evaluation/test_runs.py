@@ -261,6 +261,27 @@ def test_held_episodes_have_files_and_fingerprints_of_their_own(run):
     assert len(pl.read_parquet(again.moved)) == len(plain.episodes)
 
 
+def test_stopped_episodes_end_in_the_step_that_exceeds_the_budget(run):
+    """The sums of whole episodes up to that step, from their paths."""
+    whole = evaluate_run(ask(run, save_paths=6))
+    stopped = evaluate_run(ask(run, stopped=True))
+    assert stopped.output == run / "evaluation-stopped.parquet"
+    assert set(stopped.episodes["policy"].str.slice(12)) == {"-stopped"}
+    paths = pl.read_parquet(run / "paths.parquet")
+    both = stopped.episodes.join(paths, on=["budget_near_misses", "episode_seed"], suffix="_path")
+    assert len(both) == 12
+    for row in both.iter_rows(named=True):
+        spent = np.cumsum(row["cost_near_misses_path"])
+        over = np.flatnonzero(spent > row["budget_near_misses"])
+        end = over[0] if len(over) else len(spent) - 1
+        assert row["length"] == end + 1
+        assert row["cost_near_misses"] == pytest.approx(spent[end])
+        assert row["return"] == pytest.approx(sum(row["reward"][: end + 1]), rel=1e-4, abs=1e-4)
+    assert stopped.episodes["length"].sum() < whole.episodes["length"].sum()
+    with pytest.raises(UsageError, match="leave one of --stopped and --calibrate out"):
+        evaluate_run(ask(run, stopped=True, calibrate=True))
+
+
 def test_an_output_that_cannot_be_written_is_noticed_before_anything_is_played(run, monkeypatch):
     monkeypatch.setattr(runs_module, "share", lambda *a: pytest.fail("played"))
     (run / "file").write_text("")

@@ -27,6 +27,24 @@ def test_known_entries():
     assert (tail.cost_given_excess, tail.frequency_of_excess) == (31.7, 0.077)
 
 
+def test_baselines_are_found_at_their_only_budget():
+    assert paper.lookup("PPOLag", "SafetyPointGoal1-v0", 25).return_mean == 16.0
+    with pytest.raises(UsageError):
+        paper.lookup("PPOLag", "SafetyPointGoal1-v0", 5)
+    assert set(paper.BASELINES.values()) == set(paper.comparison()["method"]) - {"UCP"}
+    assert [paper.name_of(name) for name in ("ppo-et", "ucp", "focops")] == [
+        "PPO-ET",
+        "UCP",
+        "focops",
+    ]
+    assert sorted(["oncrpo", "td3-lag", "ppo-lag", "ucp-ds"], key=paper.rank) == [
+        "ucp-ds",
+        "ppo-lag",
+        "td3-lag",
+        "oncrpo",
+    ]
+
+
 def test_a_budget_that_was_never_exceeded_has_no_mean_beyond_it():
     never = paper.tails().filter(paper.tails()["cost_given_excess"].is_null())
     assert len(never) > 0

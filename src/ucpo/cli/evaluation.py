@@ -35,6 +35,9 @@ class Evaluate:
     hold: int = 1
     """Environment steps each action is kept for; 1 decides at every step. Written to files of their
     own, evaluation-hold4.parquet and so on."""
+    stopped: bool = False
+    """Let episodes end in the step that exceeds a budget, as early termination does while training
+    (the paper reports PPO-ET so). Written to evaluation-stopped.parquet."""
     extrapolate: bool = False
     """Allow budgets outside the range trained for."""
     save_paths: int = 0
@@ -51,7 +54,7 @@ class Evaluate:
         from rich.progress import Progress
 
         from ucpo.evaluation import Request, evaluate_run
-        from ucpo.evaluation.episodes import held_file
+        from ucpo.evaluation.episodes import file_of
         from ucpo.policies import places
         from ucpo.policies.policy import load
         from ucpo.reports import draw_paths, table
@@ -61,7 +64,7 @@ class Evaluate:
         policy = load(self.policy)
         info = policy.info
         budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
-        kept = held_file(EVALUATION_FILE, self.hold)
+        kept = file_of(EVALUATION_FILE, self.hold, self.stopped)
         request = Request(
             policy=places.locate(self.policy),
             budgets=budgets,
@@ -69,6 +72,7 @@ class Evaluate:
             seed=self.seed,
             task=self.task,
             hold=self.hold,
+            stopped=self.stopped,
             extrapolate=self.extrapolate,
             num_envs=self.num_envs,
             processes=self.processes,

@@ -41,7 +41,7 @@ class Calibration:
             raise UsageError("the policy file does not say its discount; train again to calibrate")
         self._gammas = np.array(policy.info.gammas[1:])  # of each cost
         self._policy, self._critics = policy, critics
-        self._identity = Identity(policy, task.spec, hold)
+        self._identity = Identity(policy, task, hold)
         self._costs = task.spec.cost_names
         every = max(1, (task.spec.max_episode_steps or 1000) // SAMPLES)
         self._every = -(-every // hold) * hold  # only where something is decided

@@ -15,7 +15,8 @@ import polars as pl
 import torch
 
 from ucpo import stock as stocks
-from ucpo.envs.interface import Step, TaskSpec, VectorTask
+from ucpo.envs.interface import Step, VectorTask
+from ucpo.envs.shaping import EarlyTermination
 from ucpo.errors import UsageError
 from ucpo.policies.policy import Policy, check_hold
 from ucpo.problem import Floats
@@ -203,8 +204,8 @@ class Identity:
     cost, ``episode_seed``.
     """
 
-    def __init__(self, policy: Policy, spec: TaskSpec, hold: int = 1) -> None:
-        info = policy.info
+    def __init__(self, policy: Policy, task: VectorTask, hold: int = 1) -> None:
+        info, spec = policy.info, task.spec
         self.costs = spec.cost_names
         self._policy: Row = {
             "task": spec.name,
@@ -212,7 +213,7 @@ class Identity:
             "training_seed": info.training_seed,
             "env_steps": info.env_steps,
             "updates": info.updates,
-            "policy": fingerprint(policy, hold),
+            "policy": fingerprint(policy, hold, isinstance(task, EarlyTermination)),
         }
 
     def row(self, job: Job) -> Row:
@@ -230,7 +231,7 @@ class Totals:
     """
 
     def __init__(self, policy: Policy, task: VectorTask, hold: int = 1) -> None:
-        self._identity = Identity(policy, task.spec, hold)
+        self._identity = Identity(policy, task, hold)
         self._costs = task.spec.cost_names
         self._gammas = policy.info.gammas
         self._sums = np.zeros((task.num_envs, 1 + len(self._costs)))  # reward, then each cost
@@ -263,27 +264,28 @@ class Totals:
         }
 
 
-def fingerprint(policy: Policy, hold: int = 1) -> str:
-    """Twelve hexadecimal digits that change whenever the policy does, and ``-hold4`` if it is held.
+def fingerprint(policy: Policy, hold: int = 1, stopped: bool = False) -> str:
+    """Twelve hexadecimal digits that change whenever the policy does, and how it was played.
 
-    So rows of held and of other episodes are never taken for each other.
+    That is ``-hold4`` where actions are held, and ``-stopped`` where episodes end once exceeded, so
+    rows of such and of other episodes are never taken for each other.
     """
     # What a file does not say is left out: files stay the same policies when there is more to say.
     said = {name: value for name, value in asdict(policy.info).items() if value is not None}
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name, value in sorted(policy.actor.state_dict().items()):
         digest.update(name.encode() + value.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()[:12] + _held(hold)
+    return digest.hexdigest()[:12] + _manner(hold, stopped)
 
 
-def held_file(name: str, hold: int) -> str:
-    """The file of that kind for held episodes: ``evaluation-hold4.parquet``."""
+def file_of(name: str, hold: int, stopped: bool = False) -> str:
+    """The file of that kind for episodes played so: ``evaluation-hold4.parquet``."""
     stem, dot, ending = name.rpartition(".")
-    return f"{stem}{_held(hold)}{dot}{ending}"
+    return f"{stem}{_manner(hold, stopped)}{dot}{ending}"
 
 
-def _held(hold: int) -> str:
-    return f"-hold{hold}" if hold > 1 else ""
+def _manner(hold: int, stopped: bool) -> str:
+    return (f"-hold{hold}" if hold > 1 else "") + ("-stopped" if stopped else "")
 
 
 def _named(prefix: str, costs: Sequence[str], values: Sequence[Any]) -> Row:

@@ -21,7 +21,7 @@ class Paths:
     def __init__(
         self, policy: Policy, task: VectorTask, jobs: Collection[Job], hold: int = 1
     ) -> None:
-        self._identity = Identity(policy, task.spec, hold)
+        self._identity = Identity(policy, task, hold)
         self._costs = task.spec.cost_names
         self._wanted = set(jobs)
         self._steps: list[list[tuple[float, ...]]] = [[] for _ in range(task.num_envs)]

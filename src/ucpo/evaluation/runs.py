@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 from ucpo.envs.registry import TASKS, make_task
 from ucpo.errors import UsageError, say_once, shell
-from ucpo.evaluation.episodes import Job, fingerprint, held_file, make_jobs
+from ucpo.evaluation.episodes import Job, file_of, fingerprint, make_jobs
 from ucpo.evaluation.store import Store
 from ucpo.evaluation.workers import Work, share
 from ucpo.policies.policy import Policy, check_hold, load
@@ -33,6 +34,8 @@ class Request:
     be untrusted, and must not decide what is imported."""
     hold: int = 1
     """Environment steps each action is kept for."""
+    stopped: bool = False
+    """Let episodes end in the step that exceeds a budget."""
     extrapolate: bool = False
     num_envs: int = 64
     processes: int = 1
@@ -40,7 +43,8 @@ class Request:
     """Episodes per budget to keep whole."""
     calibrate: bool = False
     output: Path | None = None
-    """Parquet file; by default evaluation.parquet in the run, or evaluation-hold4.parquet."""
+    """Parquet file; by default evaluation.parquet in the run, or one named after the way
+    of playing, such as evaluation-hold4.parquet or evaluation-stopped.parquet."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ def evaluate_run(
         paths=frozenset(missing.get("paths", ())),
         calibrate="calibration" in stores,
         hold=request.hold,
+        stopped=request.stopped,
     )
     try:
         for rows in share(work, policy, to_play, request.processes):
@@ -159,18 +164,24 @@ def _stores(request: Request, policy: Policy, task: str) -> dict[str, Store]:
         if getattr(request, name) < 1:
             raise UsageError(f"{name} must be at least 1, got {getattr(request, name)}")
     check_hold(request.hold)
+    if request.stopped and request.calibrate:
+        raise UsageError(
+            "critics predict the cost of whole episodes, so those that end once a budget is "
+            "exceeded cannot be compared with them; leave one of --stopped and --calibrate out"
+        )
     folder = request.policy if request.policy.is_dir() else request.policy.parent
+    named = partial(file_of, hold=request.hold, stopped=request.stopped)
     output = request.output
     asked = {"paths": request.save_paths > 0, "calibration": request.calibrate}
-    places = {"episodes": output or folder / held_file(EVALUATION_FILE, request.hold)}
+    places = {"episodes": output or folder / named(EVALUATION_FILE)}
     for kind in (kind for kind in asked if asked[kind]):
         beside = output.with_suffix(f".{kind}.parquet") if output else None
-        places[kind] = beside or folder / held_file(f"{kind}.parquet", request.hold)
+        places[kind] = beside or folder / named(f"{kind}.parquet")
     _must_be_playable(task, request, policy)
     for place in places.values():
         files.must_be_writable(place, "name another file with --output")
     keys = {"calibration": ("cost", "age")}
-    mark, costs = fingerprint(policy, request.hold), policy.info.cost_names
+    mark, costs = fingerprint(policy, request.hold, request.stopped), policy.info.cost_names
     return {
         kind: Store(file, mark, task, costs, keys.get(kind, ())) for kind, file in places.items()
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ucpo.envs.registry import entry_of, make_task
+from ucpo.envs.shaping import EarlyTermination
 from ucpo.errors import UsageError
 from ucpo.evaluation.episodes import Job, Observer, Row, Totals, play
 from ucpo.policies.policy import Policy, load
@@ -32,6 +33,8 @@ class Work:
     """Ask the critics as well."""
     hold: int = 1
     """Environment steps each action is kept for."""
+    stopped: bool = False
+    """Let episodes end in the step that exceeds a budget."""
 
 
 def share(
@@ -93,6 +96,8 @@ def _play(
     options: dict[str, Any] = {"threads": threads} if own and threads else {}
     count = min(work.num_envs, len(jobs))
     task = make_task(work.task, count, policy.info.cost_names, **options)
+    if work.stopped:
+        task = EarlyTermination(task)
     observers: dict[str, Observer] = {"episodes": Totals(policy, task, work.hold)}
     if work.paths:
         from ucpo.evaluation.paths import Paths

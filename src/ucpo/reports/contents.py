@@ -72,7 +72,8 @@ def comparison(summary: pl.DataFrame, against_paper: bool) -> Sheet:
         "At the budget with the best return whose expected cost is below 25 with 95 % confidence "
         "over seeds (the paper's rule; navigation tasks: always 25; tasks the paper does not have: "
         "below the largest budget evaluated). With one seed the mean decides and no interval is "
-        f"shown. {GAP}: no run, or no budget fits."
+        f"shown. {GAP}: no run, or no budget fits. The paper's baselines: at 25 in any case, and "
+        "PPO-ET, whose episodes the paper ends once the budget is exceeded, stopped and whole."
     )
     title = "Comparison of methods on each task"
     frame = _frame(data) if data else chosen.with_columns(source=pl.lit("runs"))
@@ -277,8 +278,13 @@ def runs(seeds: pl.DataFrame) -> Sheet:
 
 
 def _selected(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one task that its rule selects."""
+    """The rows of one task that its rule selects; the paper's baselines are at 25 in any case."""
     task = rows["task"][0]
+    compared = [labels.is_baseline(each) for each in rows["method"]]
+    if any(compared):
+        others = rows.filter(pl.Series(compared).not_())
+        fixed = rows.filter(pl.Series(compared), pl.col("budget") == paper.LIMIT)
+        return pl.concat([_selected(others), fixed]) if len(others) else fixed
     if paper.always_at_the_largest_budget(task):
         return rows.filter((pl.col("budget") == 25.0).all().over("method", "setting"))
     if task in paper.comparison()["task"]:

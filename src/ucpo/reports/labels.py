@@ -20,6 +20,8 @@ from ucpo.storage.names import CONFIG_FILE
 Settings = Mapping[str, Any]
 """Options by name, nested ones as ``critic.rate``."""
 
+STOPPED = "stopped"
+"""What is said of evaluations whose episodes end once a budget is exceeded."""
 _OPEN, _CLOSE = " [", "]"
 _MOST = 4  # differences that are spelt out
 
@@ -40,7 +42,7 @@ class Subject:
     settings: Settings | None = None
     """None where nothing says how it was trained."""
     how: str = ""
-    """What was special about the evaluation itself, such as ``hold=4``."""
+    """What was special about the evaluation itself, such as ``hold=4`` or ``stopped``."""
     name: str = ""
     """What the user calls it, instead of the method."""
     budgets: frozenset[tuple[float, ...]] = field(default_factory=frozenset)
@@ -74,9 +76,21 @@ def labels(subjects: Sequence[Subject]) -> list[str]:
 
 
 def published(label: str) -> str:
-    """Which of the paper's methods a label is to be compared with; another utility with none."""
-    method, opened, rest = label.partition(_OPEN)
-    return label if opened and "utility=" in rest else paper.name_of(method)
+    """Which of the paper's methods a label is to be compared with.
+
+    Another utility with none, which is an empty name; episodes that were stopped where the paper's
+    were, and only there.
+    """
+    method, _, rest = label.partition(_OPEN)
+    said = rest.removesuffix(_CLOSE).split(", ")
+    alike = (STOPPED in said) == (method in paper.STOPPED)
+    utility = any(each.startswith("utility=") for each in said)
+    return paper.name_of(method) if alike and not utility else ""
+
+
+def is_baseline(label: str) -> bool:
+    """Whether the paper compares UCP with the method."""
+    return label.partition(_OPEN)[0] in paper.BASELINES
 
 
 def name_of(label: str) -> str:

@@ -28,18 +28,34 @@ METHODS = {
     "ucp-na": "UCP-NA",
     "ucp-ds": "UCP-DS",
 }
-"""What the paper calls our variants, in its order; its baselines have one name."""
+"""What the paper calls our variants, in its order."""
+BASELINES = {
+    "ppo-lag": "PPOLag",
+    "ppo-saute": "PPOSaute",
+    "ppo-et": "PPO-ET",
+    "sac-lag": "SACLag",
+    "sac-pid": "SACPID",
+    "td3-lag": "TD3Lag",
+    "td3-pid": "TD3PID",
+}
+"""What it calls the methods it compares UCP with, in its order."""
+STOPPED = ("ppo-et",)
+"""Whose episodes it ends in the step that exceeds the budget, in its tables too: their costs are at
+most 26 there."""
+LIMIT = 25.0
+"""The budget of all of its baselines."""
+_NAMES = {**METHODS, **BASELINES}
 
 
 def name_of(method: str) -> str:
     """A method as the paper writes it; those it does not know keep their name."""
-    return METHODS.get(method, method)
+    return _NAMES.get(method, method)
 
 
 def rank(method: str) -> tuple[int, str]:
     """Sorts methods as the paper does, others after them."""
-    names = list(METHODS)
-    return (names.index(method) if method in METHODS else len(names), method)
+    names = list(_NAMES)
+    return (names.index(method) if method in names else len(names), method)
 
 
 def always_at_the_largest_budget(task: str) -> bool:
@@ -88,8 +104,12 @@ def lookup(method: str, task: str, budget: float | None = None) -> Published:
     Args:
         method: As in the paper, e.g. ``UCP``, ``UCP-Mean``, ``PPOLag``; case does not matter.
         task: Name of a task.
-        budget: 0, 5, 15 or 25; by default the entry of the comparison with the baselines.
+        budget: 0, 5, 15 or 25; by default the entry of the comparison with the baselines, which
+            is also where these are found at 25.
     """
+    compared = {name.lower() for name in BASELINES.values()}
+    if budget == LIMIT and method.lower() in compared:
+        budget = None
     return _entry("comparison" if budget is None else "budgets", method, task, budget)
 
 

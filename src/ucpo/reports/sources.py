@@ -24,7 +24,7 @@ from ucpo.storage.names import (
 )
 
 _NAMES = ("task", "method")
-_HELD = re.compile(r"evaluation-hold\d+\.parquet")
+_PLAYED = re.compile(r"evaluation(-hold\d+)?(-stopped)?\.parquet")
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,9 @@ def _how(rows: pl.DataFrame) -> str:
     """What the fingerprints of an evaluation say of how the policy was used."""
     if "policy" not in rows.columns:
         return ""
-    hold = str(rows["policy"][0]).partition("-hold")[2]
-    return f"hold={hold}" if hold.isdigit() else ""
+    _, *manner = str(rows["policy"][0]).split("-")
+    held = [f"hold={word[4:]}" for word in manner if re.fullmatch(r"hold\d+", word)]
+    return ", ".join([*held, *(word for word in manner if word == labels.STOPPED)])
 
 
 def _refuse_doubles(read: Sequence[_Read]) -> None:
@@ -202,10 +203,9 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _evaluations(folder: Path) -> list[Path]:
-    """The evaluations of a run: the usual one, then held ones; none that were moved aside."""
-    held = [f for f in folder.glob("evaluation-hold*.parquet") if _HELD.fullmatch(f.name)]
-    usual = folder / EVALUATION_FILE
-    return [*([usual] if usual.is_file() else []), *sorted(held)]
+    """The evaluations of a run: the usual one, then held or stopped ones; none moved aside."""
+    found = [f for f in folder.glob("evaluation*.parquet") if _PLAYED.fullmatch(f.name)]
+    return sorted(found, key=lambda file: (file.name != EVALUATION_FILE, file.name))
 
 
 def _episodes(file: Path) -> pl.DataFrame:
