@@ -116,6 +116,7 @@ def command(config: RunConfig) -> str:
     words = ["ucpo", "train", config.task]
     words += ["--preset", config.preset] if config.preset != "auto" else []
     words += ["--method", config.method] if config.method != "ucp" else []
+    words += ["--budget", *config.budget] if config.budget else []
     chosen, expected = deciding(config), deciding(usual)
     for name in chosen:
         if name != "seed" and chosen[name] != expected[name]:
