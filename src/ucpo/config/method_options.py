@@ -88,7 +88,7 @@ class ShapingConfig:
     """Nothing; a fixed penalty instead of the reward while a budget is exceeded (Saute); a priced
     one for what each step adds to a utility of the stock; or episodes that end once exceeded."""
     penalty: float = 1.0
-    """Of Saute, in units of reward per step. More keeps the agent further from its budget."""
+    """Of Saute, in units of reward per decision. More keeps the agent further from its budget."""
     price: float = 1.0
     """Of the priced penalty, in units of reward per cost unit."""
     utility: Literal["excess", "all-or-nothing"] = "excess"
