@@ -66,8 +66,11 @@ def test_methods_choose_presets_of_their_own_for_every_family_of_tasks():
         assert f"swift-offpolicy-{family}" in preset_names()
         config = resolve("X", method="sac-lag", family=family, budget="25")
         assert (config.preset, config.offpolicy.prices) == ("auto", "episode")
-        assert config.replay.n_step == 1
-    assert resolve("X", method="sac", preset="navigation").replay.n_step > 1
+        windows = {"velocity": 3, "navigation": 5}
+        assert config.replay.n_step == windows.get(family, 1)
+        for shaped in ("sac-saute", "td3-et", "sac-jiang"):
+            config = resolve("X", method=shaped, family=family)
+            assert (config.replay.n_step, config.hold) == (1, 1)
 
 
 def test_presets_after_omnisafe_do_what_it_does():
