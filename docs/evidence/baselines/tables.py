@@ -1,4 +1,4 @@
-"""The tables of docs/baselines.md, from the episodes in this folder and those of UCP: python tables.py."""
+"""The tables of docs/baselines.md, from the episodes in this folder: python tables.py."""
 
 import csv
 import sys
@@ -12,12 +12,6 @@ from ucpo.reports import paper
 from ucpo.stats import summarise
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-ZOO = ROOT / "src" / "ucpo" / "policies" / "zoo"
-UCP = {
-    "SafetyPointGoal1-v0": [HERE.parent / "held" / "seed1"],
-    "SafetyHalfCheetahVelocity-v1": [ZOO / "SafetyHalfCheetahVelocity-v1" / "ucp-seed0"],
-}
 BUDGET = 25.0
 HEAD = (
     "| method | preset | seed | steps | minutes | return | cost | P(cost > 25) | excess | "
@@ -29,7 +23,9 @@ def runs(task):
     """Evidence of a task in the order of the paper, each with its configuration."""
     found = [(read_config(file), file.parent) for file in HERE.glob(f"{task}*/config.toml")]
     found = [each for each in found if each[0].task == task]
-    return sorted(found, key=lambda each: (paper.rank(each[0].method), each[0].preset, each[0].seed))
+    return sorted(
+        found, key=lambda each: (paper.rank(each[0].method), each[0].preset, each[0].seed)
+    )
 
 
 def files(config, folder):
@@ -39,13 +35,11 @@ def files(config, folder):
         yield paper.name_of(config.method) + (", stopped" if stopped else ""), stopped, file
 
 
-def row(config, folder, label, stopped, file, minutes):
+def row(config, label, stopped, file, minutes):
     """One line of a table."""
-    told = pl.col("budget_cost") == pl.col("budget_cost").max()
-    if config.starts == "grid" and config.method.startswith("ucp"):
-        told = pl.col("budget_cost") == BUDGET
-    (seen,) = summarise(pl.read_parquet(file).filter(told)).to_dicts()
-    costs = pl.read_parquet(file).filter(told)["cost_cost"]
+    episodes = pl.read_parquet(file)
+    (seen,) = summarise(episodes).to_dicts()
+    costs = episodes["cost_cost"]  # OmniSafe's Saute is told a discounted budget that stands for 25
     above = (costs > BUDGET).mean()
     excess = (costs - BUDGET).clip(lower_bound=0.0).mean()
     digits = 0 if abs(seen["return"]) > 200 else 1
@@ -53,7 +47,7 @@ def row(config, folder, label, stopped, file, minutes):
     alike = stopped == (config.method in paper.STOPPED)
     named = alike and config.method in (*paper.BASELINES, "ucp")
     published = paper.lookup(label.partition(",")[0], config.task) if named else None
-    theirs = ["–", "–"]
+    theirs = ["-", "-"]
     if published:
         theirs = [
             f"{published.return_mean:.{digits}f} ± {published.return_ci95:.{digits}f}",
@@ -67,22 +61,18 @@ def row(config, folder, label, stopped, file, minutes):
 
 def table(task):
     """All lines of a task: UCP first."""
-    spent = dict(list(csv.reader((HERE / "spent.csv").open()))[1:])
+    spent = dict(csv.reader((HERE / "spent.csv").read_text(encoding="utf-8").splitlines()))
     lines = [HEAD]
-    for folder in UCP.get(task, ()):
-        config = read_config(folder / "config.toml")
-        whole = folder / "evaluation.parquet"
-        lines.append(row(config, folder, "UCP", False, whole, "–"))
     for config, folder in runs(task):
         minutes = f"{float(spent[folder.name]) / 60:.1f}"
         for label, stopped, file in files(config, folder):
-            lines.append(row(config, folder, label, stopped, file, minutes))
+            lines.append(row(config, label, stopped, file, minutes))
     return lines
 
 
 def commands(task):
-    """How each run came about."""
-    return [command(config) for config, _ in runs(task)]
+    """How each run came about; docs/learning.md and docs/results.md say it of UCP."""
+    return [command(config) for config, _ in runs(task) if config.method != "ucp"]
 
 
 def tasks():
@@ -92,5 +82,12 @@ def tasks():
 
 if __name__ == "__main__":
     for each in tasks():
-        said = [f"### {each}", "", *table(each), "", *(f"    {line}" for line in commands(each)), ""]
+        said = [
+            f"### {each}",
+            "",
+            *table(each),
+            "",
+            *(f"    {line}" for line in commands(each)),
+            "",
+        ]
         sys.stdout.write("\n".join(said) + "\n")
