@@ -39,7 +39,7 @@ def test_imports_point_one_way(room):
 
 LEARNERS = {f"ucpo.learners.{path.stem}" for path in (SOURCE / "learners").glob("*.py")} - {
     f"ucpo.learners.{name}"
-    for name in ("__init__", "actors", "interface", "networks", "normaliser")
+    for name in ("__init__", "actors", "interface", "networks", "normaliser", "trunk")
 }
 
 

@@ -32,6 +32,8 @@ class Evaluate:
     task: str | None = None
     """Another task than the one trained on; also to say that the module of my_package:MyEnv-v0 may
     be imported, which a policy file alone must not decide."""
+    network: str | None = None
+    """my_module:my_network, where that made the policy's networks; imported only if said here."""
     hold: int = 1
     """Environment steps each action is kept for; 1 decides at every step. Written to files of their
     own, evaluation-hold4.parquet and so on."""
@@ -55,13 +57,14 @@ class Evaluate:
 
         from ucpo.evaluation import Request, evaluate_run
         from ucpo.evaluation.episodes import file_of
+        from ucpo.evaluation.runs import own_network
         from ucpo.policies import places
         from ucpo.policies.policy import load
         from ucpo.reports import draw_paths, table
         from ucpo.storage.names import EVALUATION_FILE
 
         refuse_negative(self.seed)
-        policy = load(self.policy)
+        policy = load(self.policy, network=own_network(self.network))
         info = policy.info
         budgets = [info.read_budget(text) for text in self.budgets] or info.usual_budgets()
         kept = file_of(EVALUATION_FILE, self.hold, self.stopped)
@@ -73,6 +76,7 @@ class Evaluate:
             task=self.task,
             hold=self.hold,
             stopped=self.stopped,
+            network=self.network,
             extrapolate=self.extrapolate,
             num_envs=self.num_envs,
             processes=self.processes,

@@ -62,6 +62,8 @@ def _finish(run: Run, folder: Path) -> None:
     made = f"{run.learner.env_steps:,} environment steps, {run.learner.updates:,} updates"
     own = run.config.task
     evaluate = f"ucpo evaluate {shell(folder)}" + (f" --task {shell(own)}" if ":" in own else "")
+    network = run.config.networks.own
+    evaluate += f" --network {shell(network)}" if network else ""
     if run.interrupted is None:
         say(f"done; the policy is in {folder} ({made}). Next: {evaluate}")
         return

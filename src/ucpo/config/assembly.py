@@ -39,7 +39,7 @@ from ucpo.learners.multipliers import (
     Pid,
     SoftplusAdam,
 )
-from ucpo.learners.networks import Body, Critics, StockScale
+from ucpo.learners.networks import Body, Critics, Hidden, StockScale
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Decay
 from ucpo.learners.replay import Replay
@@ -92,6 +92,12 @@ def make_stock_ceiling(config: RunConfig, stock_size: int) -> float | None:
     """The stock above which all look alike: 0, where every unit above it counts the same."""
     hides = config.utility == "excess" and not config.networks.show_excess
     return 0.0 if stock_size and hides else None
+
+
+def make_hidden(config: RunConfig) -> Hidden:
+    """What is between the inputs of networks and their last layer."""
+    given = config.networks.own
+    return own.find(given, "a network") if given else config.networks.hidden
 
 
 def make_device(name: str) -> torch.device:
@@ -235,7 +241,7 @@ def make_ucp(
     networks, noise = config.networks, torch.Generator().manual_seed(config.seed)
     stock_size = 0 if config.stock == "hidden" else C
     scale = make_stock_scale(config, grid)
-    shape = (networks.hidden, stock_size, scale, networks.stock_features)
+    shape = (make_hidden(config), stock_size, scale, networks.stock_features)
     ceiling = make_stock_ceiling(config, stock_size)
     critics = make_critics(config, spec, stock_size, scale, noise, ceiling)
     actor = make_actor(spec, *shape, noise, stock_ceiling=ceiling)
@@ -298,7 +304,7 @@ def make_critics(
         members=Critics.REWARD + C,
         inputs=spec.observation_size + spec.action_size,
         stock_size=stock_size,
-        hidden=networks.hidden,
+        hidden=make_hidden(config),
         outputs=networks.quantiles,
         stock_scale=scale,
         stock_features=networks.stock_features,
@@ -349,6 +355,7 @@ def make_info(
         stock_size=stock_size,
         stock_scale=scale,
         stock_features=config.networks.stock_features,
+        network=config.networks.own or None,
         gamma=config.gamma,
         cost_gamma=config.cost_gamma,
         hold=config.hold if config.hold > 1 else None,

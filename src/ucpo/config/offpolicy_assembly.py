@@ -12,6 +12,7 @@ from ucpo.config.assembly import (
     make_critics,
     make_decay,
     make_device,
+    make_hidden,
     make_info,
     make_multiplier,
     make_problem,
@@ -46,7 +47,7 @@ def make_off_policy(
     scale = make_stock_scale(config, grid)
     scalar = replace(config, networks=replace(networks, quantiles=1))
     critics = make_critics(scalar, spec, stock_size, scale, noise)
-    shape = (networks.hidden, stock_size, scale, networks.stock_features)
+    shape = (make_hidden(config), stock_size, scale, networks.stock_features)
     actor = make_actor(spec, *shape, noise).to(device)
     paces: dict[str, Callable[[], Pace]] = {"episode": EveryEpisode, "update": EveryUpdate}
     return OffPolicy(

@@ -42,6 +42,9 @@ class NetworkConfig:
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""
+    own: str = ""
+    """my_module:my_network instead of hidden layers: a function of the number of inputs that makes
+    a torch.nn.Module, whose outputs (batch, k) the last layer then sees."""
     quantiles: int = 100
     """Quantiles per critic. More resolve the tails of the distribution better and cost time."""
     stock_scale: float | None = None

@@ -8,6 +8,7 @@ import torch
 
 from ucpo.config.assembly import (
     make_device,
+    make_hidden,
     make_info,
     make_multiplier,
     make_problem,
@@ -80,7 +81,7 @@ def make_policy(
     ppo, networks = config.ppo, config.networks
     actor = make_on_policy_actor(
         spec,
-        networks.hidden,
+        make_hidden(config),
         stock_size,
         scale,
         networks.stock_features,
@@ -114,7 +115,7 @@ def make_values(
             members=1,
             inputs=spec.observation_size + timed,
             stock_size=stock_size,
-            hidden=networks.hidden,
+            hidden=make_hidden(config),
             outputs=1,
             stock_scale=scale,
             stock_features=networks.stock_features,

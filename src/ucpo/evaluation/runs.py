@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from ucpo import own
 from ucpo.envs.registry import TASKS, make_task
 from ucpo.errors import UsageError, say_once, shell
 from ucpo.evaluation.episodes import Job, file_of, fingerprint, make_jobs
@@ -42,6 +44,8 @@ class Request:
     save_paths: int = 0
     """Episodes per budget to keep whole."""
     calibrate: bool = False
+    network: str | None = None
+    """my_module:my_network, where that made the policy's networks; imported only if said here."""
     output: Path | None = None
     """Parquet file; by default evaluation.parquet in the run, or one named after the way
     of playing, such as evaluation-hold4.parquet or evaluation-stopped.parquet."""
@@ -61,6 +65,11 @@ class Result:
     """Where rows of an earlier state of the policy went, if there were any."""
 
 
+def own_network(name: str | None) -> Callable[..., Any] | None:
+    """The function of the user's own that a name stands for."""
+    return None if name is None else own.find(name, "a network")
+
+
 def evaluate_run(
     request: Request,
     begun: Callable[[int, int], None] = lambda kept, missing: None,
@@ -75,7 +84,7 @@ def evaluate_run(
         done: Told whenever episodes ended how many.
         policy: That of the request, where it has been loaded already.
     """
-    policy = policy or load(request.policy)
+    policy = policy or load(request.policy, network=own_network(request.network))
     task = _task(request, policy)
     jobs = make_jobs(policy, request.budgets, request.episodes, request.seed, request.extrapolate)
     stores = _stores(request, policy, task)
@@ -97,6 +106,7 @@ def evaluate_run(
         calibrate="calibration" in stores,
         hold=request.hold,
         stopped=request.stopped,
+        network=request.network,
     )
     try:
         for rows in share(work, policy, to_play, request.processes):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ucpo import own
 from ucpo.envs.registry import entry_of, make_task
 from ucpo.envs.shaping import EarlyTermination
 from ucpo.errors import UsageError
@@ -35,6 +36,8 @@ class Work:
     """Environment steps each action is kept for."""
     stopped: bool = False
     """Let episodes end in the step that exceeds a budget."""
+    network: str | None = None
+    """my_module:my_network, where that made the policy's networks."""
 
 
 def share(
@@ -76,7 +79,8 @@ def _serve(work: Work, jobs: Sequence[Job], results: Any) -> None:
     """What a worker does: send rows, then None; or what went wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started this
     try:
-        for rows in _play(work, load(work.policy), jobs, threads=1):
+        network = own.find(work.network, "a network") if work.network else None
+        for rows in _play(work, load(work.policy, network=network), jobs, threads=1):
             results.put(rows)
         results.put(None)
     except UsageError as error:
@@ -92,8 +96,8 @@ def _play(
 
     torch.set_num_threads(1)
     entry = entry_of(work.task)
-    own = entry is not None and entry.threaded
-    options: dict[str, Any] = {"threads": threads} if own and threads else {}
+    ours = entry is not None and entry.threaded
+    options: dict[str, Any] = {"threads": threads} if ours and threads else {}
     count = min(work.num_envs, len(jobs))
     task = make_task(work.task, count, policy.info.cost_names, **options)
     if work.stopped:
@@ -117,7 +121,7 @@ def _calibration(work: Work, policy: Policy, task: Any) -> Observer:
     from ucpo.storage.names import CRITICS_FILE
 
     folder = work.policy if work.policy.is_dir() else work.policy.parent
-    critics = load_critics(folder / CRITICS_FILE, policy.info)
+    critics = load_critics(folder / CRITICS_FILE, policy.info, policy.network)
     return Calibration(policy, critics, task, work.hold)
 
 

@@ -20,10 +20,13 @@ from ucpo.learners.kernels import (
     joined,
 )
 from ucpo.learners.passes import RELU, TANH
+from ucpo.learners.trunk import MakeTrunk, Trunk
 
 LOG_STD_RANGE = (-5.0, 2.0)
 Activation = Literal["relu", "tanh"]
 StockScale = float | tuple[float, ...]
+Hidden = Sequence[int] | MakeTrunk
+"""Widths of hidden layers, or a function of the user's own that makes what stands for them."""
 
 
 class Layers(nn.Module):
@@ -105,6 +108,7 @@ class Body(nn.Module):
 
     Args:
         stock_size: Costs whose stock is shown; 0 hides the stock (UCP-NA).
+        hidden: What is between the inputs and the last layer.
         stock_scale: Cost units that count as one for the networks, for all costs or for each.
             Utilities never see this.
         stock_features: If above 0, the stock first passes a ReLU layer of this width.
@@ -118,7 +122,7 @@ class Body(nn.Module):
         members: int,
         inputs: int,
         stock_size: int,
-        hidden: Sequence[int],
+        hidden: Hidden,
         outputs: int,
         stock_scale: StockScale,
         stock_features: int,
@@ -136,7 +140,12 @@ class Body(nn.Module):
             wide = stock_features
             sizes = [stock_size, stock_features]
             self.embedding = Layers(members, sizes, generator, last=False)
-        sizes = [inputs + wide, *hidden, outputs]
+        self.trunk: Trunk | None = None
+        if callable(hidden):
+            self.trunk = Trunk(hidden, members, inputs + wide, generator)
+            sizes = [self.trunk.features, outputs]
+        else:
+            sizes = [inputs + wide, *hidden, outputs]
         self.layers = Layers(members, sizes, generator, activation=activation)
 
     def forward(self, inputs: Sequence[Tensor], stock: Tensor) -> Tensor:
@@ -146,7 +155,8 @@ class Body(nn.Module):
         scaled = self.scaled(stock)
         if self.embedding is not None:
             scaled = self.embedding(scaled)
-        result: Tensor = self.layers(*inputs, scaled)
+        seen = [*inputs, scaled] if self.trunk is None else [self.trunk(*inputs, scaled)]
+        result: Tensor = self.layers(*seen)
         return result
 
     def scaled(self, stock: Tensor) -> Tensor:
@@ -164,7 +174,7 @@ class Body(nn.Module):
     @property
     def by_hand(self) -> bool:
         """Whether gradients can be written without a graph: on a CPU, and straight through."""
-        return self.embedding is None and self.layers.compiled
+        return self.embedding is None and self.trunk is None and self.layers.compiled
 
 
 class Sample(NamedTuple):
@@ -220,6 +230,9 @@ class Values(nn.Module):
         if self.body.embedding is not None:
             features = [b.embedding.flat.detach() for b in bodies if b.embedding is not None]
             self.body.embedding.flat = nn.Parameter(torch.cat(features))
+        if self.body.trunk is not None:
+            own = [b.trunk.flat.detach() for b in bodies if b.trunk is not None]
+            self.body.trunk.flat = nn.Parameter(torch.cat(own))
         self.body.members = len(bodies)
         self.mean: Tensor
         self.std: Tensor

@@ -40,7 +40,7 @@ class Scaled(Body):
             body.stock_size,
             body.stock_scale,
         )
-        self.embedding, self.layers = body.embedding, body.layers
+        self.embedding, self.trunk, self.layers = body.embedding, body.trunk, body.layers
         self.stock_ceiling = body.stock_ceiling
         self.set_scales()
         self.shift: Tensor

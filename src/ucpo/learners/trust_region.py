@@ -98,6 +98,8 @@ class TrustRegion:
             ((weight, bias),) = body.embedding.stack(body.embedding.flat[0])
             stock = torch.relu(stock @ weight + bias)
         hidden, layers = torch.cat([seen.obs, stock], dim=-1), body.layers
+        if body.trunk is not None:
+            hidden = body.trunk(hidden)[0]
         for i, (weight, bias) in enumerate(layers.stack(layers.flat[0])):
             hidden = torch.addmm(bias, hidden, weight)
             if i < layers.activated:

@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from ucpo.errors import UsageError
 from ucpo.learners.networks import Body, Critics
+from ucpo.learners.trunk import MakeTrunk
 from ucpo.policies import weights
-from ucpo.policies.policy import Policy, PolicyInfo
+from ucpo.policies.policy import Policy, PolicyInfo, hidden_of
 from ucpo.problem import Floats
 from ucpo.storage.names import CRITICS_FILE
 
-_BY_MEMBER = ("units", "body.layers.flat", "body.embedding.flat")  # a row for each critic
+# With a row for each critic.
+_BY_MEMBER = ("units", "body.layers.flat", "body.embedding.flat", "body.trunk.flat")
 
 
 def save_critics(critics: Critics, info: PolicyInfo, path: Path) -> None:
@@ -31,7 +33,7 @@ def save_small(critics: Critics, info: PolicyInfo, path: Path) -> None:
     weights.write_tensors(kept, {**_about(critics, info), "rewards": 0}, path)
 
 
-def load_critics(path: Path, info: PolicyInfo) -> CostCritics:
+def load_critics(path: Path, info: PolicyInfo, network: MakeTrunk | None = None) -> CostCritics:
     """Load the critics of a policy from its run folder or a file. Nothing in it is executed."""
     file = path / CRITICS_FILE if path.is_dir() else path
     if not file.is_file():
@@ -52,12 +54,13 @@ def load_critics(path: Path, info: PolicyInfo) -> CostCritics:
         if quantiles < 1 or rewards not in (0, Critics.REWARD):
             raise ValueError(f"it has {quantiles} quantiles and {rewards} reward critics")
         members = rewards + len(info.cost_names)
-        stored.must_hold(members * quantiles * (1 + info.hidden[-1] if info.hidden else 1), 2)
+        widest = 1 + info.hidden[-1] if info.hidden and not network else 1
+        stored.must_hold(members * quantiles * widest, 2)
         body = Body(
             members=members,
             inputs=info.observation_size + len(info.action_low),
             stock_size=info.stock_size,
-            hidden=info.hidden,
+            hidden=hidden_of(info, network),
             outputs=quantiles,
             stock_scale=info.stock_scale,
             stock_features=info.stock_features,

@@ -71,6 +71,11 @@ def _model(policy: Policy) -> Any:
     onnx = _needed("onnx")
     graph = _Graph(onnx)
     info, actor = policy.info, policy.actor
+    if info.network is not None:
+        raise UsageError(
+            f"the networks of this policy are made by {info.network}, whose layers are not known "
+            "here; export them with torch.onnx.export(policy.actor, ...)"
+        )
     actions = len(info.action_low)
     output = _output(graph, actor, actions)
     _act(graph, actor, output, info)

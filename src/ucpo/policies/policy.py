@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from ucpo.envs.interface import TaskSpec
-from ucpo.errors import UsageError
+from ucpo.errors import UsageError, shell
 from ucpo.learners.actors import ChoiceActor, GaussianActor, OnPolicyActor
-from ucpo.learners.networks import Activation, Actor, Body, Critics, StockScale
+from ucpo.learners.networks import Activation, Actor, Body, Critics, Hidden, StockScale
+from ucpo.learners.trunk import MakeTrunk
 from ucpo.policies import places, weights
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 from ucpo.storage.names import POLICY_FILE
@@ -45,6 +46,8 @@ class PolicyInfo:
     stock_size: int
     stock_scale: StockScale
     stock_features: int
+    network: str | None = None
+    """What made the networks instead of hidden layers, where that was the user's own function."""
     gamma: float | None = None
     """Discount of the sums the critics predict; None in files that do not say it."""
     cost_gamma: float | None = None
@@ -148,7 +151,7 @@ class PolicyInfo:
 
 def make_actor(
     spec: TaskSpec | PolicyInfo,
-    hidden: Sequence[int],
+    hidden: Hidden,
     stock_size: int,
     stock_scale: StockScale,
     stock_features: int,
@@ -173,7 +176,7 @@ def make_actor(
 
 def make_on_policy_actor(
     spec: TaskSpec | PolicyInfo,
-    hidden: Sequence[int],
+    hidden: Hidden,
     stock_size: int,
     stock_scale: StockScale,
     stock_features: int,
@@ -205,9 +208,22 @@ def make_on_policy_actor(
     return GaussianActor(body, action == "squashed", log_std)
 
 
-def _actor_of(info: PolicyInfo) -> Actor | OnPolicyActor:
+def hidden_of(info: PolicyInfo, network: MakeTrunk | None) -> Hidden:
+    """What is between inputs and last layer; a file alone must not decide what is imported."""
+    if info.network is None:
+        return info.hidden
+    if network is None:
+        raise UsageError(
+            f"the networks of this policy are made by {info.network}, which a policy file alone "
+            "must not import; give that function: load(path, network=...), or on the command "
+            f"line --network {shell(info.network)}"
+        )
+    return network
+
+
+def _actor_of(info: PolicyInfo, hidden: Hidden) -> Actor | OnPolicyActor:
     """An actor of the shape a policy file says."""
-    shape = (info.hidden, info.stock_size, info.stock_scale, info.stock_features)
+    shape = (hidden, info.stock_size, info.stock_scale, info.stock_features)
     if info.action is None:
         return make_actor(info, *shape, torch.Generator(), info.stock_ceiling)
     return make_on_policy_actor(
@@ -228,6 +244,7 @@ class Policy:
         info: What it was trained for.
         critics: What judged it in training, where it comes straight from there.
         file: Where it was loaded from; critics may lie beside it.
+        network: What made its networks, where that was the user's own function.
     """
 
     def __init__(
@@ -236,8 +253,10 @@ class Policy:
         info: PolicyInfo,
         critics: Critics | None = None,
         file: Path | None = None,
+        network: MakeTrunk | None = None,
     ) -> None:
-        self.actor, self.info, self.critics, self.file = actor, info, critics, file
+        self.actor, self.info, self.critics = actor, info, critics
+        self.file, self.network = file, network
 
     @torch.no_grad()
     def act(self, obs: Floats, stock: Floats) -> Floats:
@@ -309,12 +328,16 @@ def check_hold(hold: int) -> None:
         raise UsageError(f"hold must be at least 1 step, got {hold}")
 
 
-def load(path: str | Path) -> Policy:
+def load(path: str | Path, *, network: MakeTrunk | None = None) -> Policy:
     """Load a policy from a run folder, a policy file, the zoo or the hub.
 
     The last two are written ``zoo:SafetyPointCircle1-v0`` and ``hf:user/name``.
 
     Nothing in the file is executed, and nothing is allocated that is larger than the file.
+
+    Args:
+        path: Where it is.
+        network: What made its networks, where that was a function of your own.
     """
     path = places.locate(path)
     file = path / POLICY_FILE if path.is_dir() else path
@@ -329,10 +352,12 @@ def load(path: str | Path) -> Policy:
             for name, value in stored.about.items()
         }
         info = PolicyInfo(**fields)
-        stored.must_hold(info.weights())
-        actor = _actor_of(info)
+        hidden = hidden_of(info, network)
+        if not callable(hidden):
+            stored.must_hold(info.weights())
+        actor = _actor_of(info, hidden)
         stored.fill(actor, info.observation_size)
-    return Policy(actor.requires_grad_(False), info, file=file)
+    return Policy(actor.requires_grad_(False), info, file=file, network=network)
 
 
 def _text(value: Any, name: str) -> None:
