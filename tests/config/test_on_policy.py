@@ -15,7 +15,7 @@ ON_POLICY = [name for name in method_names() if read_method(name)[1]["learner"] 
 
 def config_of(method, task="X", **changes):
     single = read_method(method)[1]["starts"] == "single"
-    given = {"budget": "5"} if single else {}
+    given = {"cost_units": "1"} | ({"budget": "5"} if single else {})
     return resolve(task, method=method, **{**given, **changes})
 
 

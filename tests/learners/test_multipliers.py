@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from ucpo.config.assembly import make_multiplier
-from ucpo.config.options import MultiplierConfig
+from ucpo.config.method_options import MultiplierConfig
+from ucpo.config.price_assembly import make_multiplier
 from ucpo.envs.interface import Episodes
 from ucpo.errors import UsageError
 from ucpo.learners.multipliers import ClampedAdam, DualAscent, Fixed, Gradient, Pid, SoftplusAdam

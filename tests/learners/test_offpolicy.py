@@ -34,7 +34,9 @@ NONE = np.zeros(0)
 def make(method="sac-lag", spec=SPEC, **overrides):
     single = any(word in method for word in ("lag", "pid"))
     options = {**SMALL, **({"budget": "25"} if single else {"budget_range": "0:30"}), **overrides}
-    config = resolve("Test", method=method, preset="swift-offpolicy-default", **options)
+    config = resolve(
+        "Test", method=method, preset="swift-offpolicy-default", cost_units="1", **options
+    )
     return make_learner(config, spec, make_grid(config, spec), np.random.default_rng(0))
 
 

@@ -60,7 +60,7 @@ def options(method, **changes):
         "budget" not in given
     ):
         given["budget"] = "5"
-    return resolve("Walk", method=method, preset="default", **given)
+    return resolve("Walk", method=method, preset="default", cost_units="1", **given)
 
 
 def make(method="ppo-lag", task=None, **changes):

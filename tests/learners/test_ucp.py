@@ -28,7 +28,7 @@ SMALL = {
 
 
 def make(spec=SPEC, **overrides):
-    config = resolve("Test", **{**SMALL, **overrides})
+    config = resolve("Test", cost_units="1", **{**SMALL, **overrides})
     generator = np.random.default_rng(0)
     return make_learner(config, spec, make_grid(config, spec), generator)
 

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 
 from ucpo import own
-from ucpo.config.method_options import MultiplierConfig, ScheduleConfig, ShapingConfig
+from ucpo.config.method_options import ShapingConfig
 from ucpo.config.options import ActorConfig, CriticConfig, RunConfig
+from ucpo.config.price_assembly import make_multiplier
 from ucpo.config.tails import make_tail_problem
+from ucpo.config.units import grid_in_units, make_units
 from ucpo.envs import registry
 from ucpo.envs.interface import TaskSpec, VectorTask
 from ucpo.envs.registry import Task
@@ -28,22 +30,12 @@ from ucpo.envs.shaping import (
 )
 from ucpo.errors import UsageError, nearest
 from ucpo.learners.entropy import Entropy
-from ucpo.learners.episode_prices import EpisodeAscent, Switch
-from ucpo.learners.interface import Learner, Multiplier, Schedule
-from ucpo.learners.multipliers import (
-    Ascent,
-    ClampedAdam,
-    DualAscent,
-    Fixed,
-    Gradient,
-    Pid,
-    SoftplusAdam,
-)
+from ucpo.learners.in_units import InUnits
+from ucpo.learners.interface import Learner
 from ucpo.learners.networks import Body, Critics, Hidden, StockScale
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Decay
 from ucpo.learners.replay import Replay
-from ucpo.learners.schedules import Simmer, Uniform
 from ucpo.learners.ucp import UCP, Settings
 from ucpo.policies.policy import PolicyInfo, make_actor
 from ucpo.problem import BudgetGrid, Constraint, Problem, parse_budgets, utility
@@ -144,46 +136,6 @@ def make_shaping(config: ShapingConfig) -> Shaping:
     return shapings[config.kind]()
 
 
-def make_schedule(config: ScheduleConfig, grid: BudgetGrid) -> Schedule:
-    """Which budgets training episodes begin with."""
-    if config.own:
-        schedule: Schedule = own.make(config.own, Schedule, grid)
-        return schedule
-    if config.kind == "simmer":
-        return Simmer(grid, config.gains, smoothing=config.smoothing, reach=config.reach)
-    return Uniform(grid)
-
-
-def make_multiplier(config: MultiplierConfig, problem: Problem, grid: BudgetGrid) -> Multiplier:
-    """The price of each budget of a grid."""
-    if config.own:
-        price: Multiplier = own.make(config.own, Multiplier, problem, grid)
-        return price
-    if config.kind == "fixed":
-        return Fixed(grid, config.initial)
-    if config.kind == "pid":
-        if any(limit.utility.name != "mean" for limit in problem.constraints):
-            raise UsageError(
-                "a PID controller keeps the mean cost at the budget, whatever the utility; say "
-                "--utility mean, or choose another multiplier.kind"
-            )
-        how = {"window": config.window, "start": config.start}
-        kp, ki, kd = config.gains
-        return Pid(grid, (kp, ki, kd), initial=config.initial, **how)
-    if config.kind == "switch":
-        return Switch(grid, slack=config.slack, window=config.window, start=config.start)
-    ascents: dict[str, Callable[[float], Ascent]] = {
-        "gradient": Gradient,
-        "softplus": SoftplusAdam,
-        "clamped": ClampedAdam,
-    }
-    ascent = ascents[config.kind](config.rate)
-    bounds = {"initial": config.initial, "minimum": config.minimum, "maximum": config.maximum}
-    if config.window == 0:
-        return EpisodeAscent(problem, grid, ascent, **bounds, start=config.start)
-    return DualAscent(problem, grid, ascent, **bounds, window=config.window, start=config.start)
-
-
 def make_learner(
     config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
 ) -> Learner:
@@ -197,7 +149,9 @@ def make_learner(
     """
     if config.learner not in LEARNERS:
         raise UsageError(f"no learner {config.learner!r}; {nearest(config.learner, [*LEARNERS])}")
-    return LEARNERS[config.learner](config, spec, grid, generator)
+    units = make_units(config, spec.cost_names, grid)
+    made = LEARNERS[config.learner](config, spec, grid_in_units(grid, units), generator)
+    return made if set(units) == {1.0} else InUnits(made, units, grid)
 
 
 def refuse_choices(config: RunConfig, spec: TaskSpec) -> None:
@@ -252,17 +206,7 @@ def make_ucp(
         actor=actor.to(device),
         critics=critics.to(device),
         multiplier=make_multiplier(config.multiplier, problem, grid),
-        replay=Replay(
-            config.replay.capacity,
-            config.num_envs,
-            spec.observation_size,
-            spec.action_size,
-            C,
-            config.replay.n_step,
-            config.gamma,
-            config.discount_of_costs,
-            config.hold,
-        ),
+        replay=make_replay(config, spec),
         normaliser=Normaliser(spec.observation_size, networks.normalise, device),
         entropy=Entropy(
             config.entropy.weight,
@@ -288,6 +232,21 @@ def make_off_policy(
 LEARNERS: dict[str, Callable[..., Learner]] = {"ucp": make_ucp, "ppo": make_on_policy}
 """By the name a configuration calls them."""
 LEARNERS |= dict.fromkeys(("sac", "td3"), make_off_policy)
+
+
+def make_replay(config: RunConfig, spec: TaskSpec) -> Replay:
+    """Where learners that learn from the past keep it."""
+    return Replay(
+        config.replay.capacity,
+        config.num_envs,
+        spec.observation_size,
+        spec.action_size,
+        len(spec.cost_names),
+        config.replay.n_step,
+        config.gamma,
+        config.discount_of_costs,
+        config.hold,
+    )
 
 
 def make_critics(

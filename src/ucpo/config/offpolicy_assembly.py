@@ -14,13 +14,14 @@ from ucpo.config.assembly import (
     make_device,
     make_hidden,
     make_info,
-    make_multiplier,
     make_problem,
+    make_replay,
     make_shaping,
     make_stock_scale,
     refuse_choices,
 )
 from ucpo.config.options import RunConfig
+from ucpo.config.price_assembly import make_multiplier
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
 from ucpo.learners.behaviours import Behaviour, Deterministic, Stochastic
@@ -29,7 +30,6 @@ from ucpo.learners.networks import Actor
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.offpolicy import OffPolicy, Settings
 from ucpo.learners.pace import EveryEpisode, EveryUpdate, Pace
-from ucpo.learners.replay import Replay
 from ucpo.policies.policy import make_actor
 from ucpo.problem import BudgetGrid
 
@@ -57,17 +57,7 @@ def make_off_policy(
         multiplier=make_multiplier(config.multiplier, problem, grid),
         pace=paces[config.offpolicy.prices](),
         shaping=make_shaping(config.shaping),
-        replay=Replay(
-            config.replay.capacity,
-            config.num_envs,
-            spec.observation_size,
-            spec.action_size,
-            C,
-            config.replay.n_step,
-            config.gamma,
-            config.discount_of_costs,
-            config.hold,
-        ),
+        replay=make_replay(config, spec),
         normaliser=Normaliser(spec.observation_size, networks.normalise, device),
         settings=_settings(config),
         about=make_info(config, spec, grid, stock_size, scale),

@@ -197,6 +197,10 @@ class RunConfig:
     """Evenly spaced initial budgets, each with a price of its own, per cost."""
     budget: tuple[str, ...] = ()
     """One fixed budget (or cost=budget for each of several) instead of a range."""
+    cost_units: tuple[str, ...] = ("1",)
+    """What counts as one unit of a cost to whatever learns, so that prices, their limits and rates,
+    tolerances and units of critics suit costs of any scale: a number, cost=number for each, or
+    range for a thirtieth of its largest budget. Not used with utilities of your own."""
     utility: str = "excess"
     """What is constrained to 0: the expected excess over the budget, the mean difference, or the
     mean difference in the worst --tail.share of episodes (tail)."""

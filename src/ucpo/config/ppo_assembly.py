@@ -10,12 +10,12 @@ from ucpo.config.assembly import (
     make_device,
     make_hidden,
     make_info,
-    make_multiplier,
     make_problem,
     make_shaping,
     make_stock_scale,
 )
 from ucpo.config.options import RunConfig
+from ucpo.config.price_assembly import make_multiplier
 from ucpo.envs.interface import TaskSpec
 from ucpo.envs.shaping import Plain, all_or_nothing, excess
 from ucpo.errors import UsageError

@@ -19,14 +19,21 @@ Metrics = Mapping[str, Tensor]
 class Learner(Protocol):
     """What acts and learns. The loop, checkpoints and reports know nothing else of it."""
 
-    metrics: tuple[str, ...]
-    """Names of everything its updates may say."""
-    env_steps: int
-    """Environment steps remembered so far."""
-    updates: int
-    """Gradient updates made so far."""
-    memory: Memory | None
-    """Rows too large for `state`, saved as they come; None where `state` holds everything."""
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of everything its updates may say."""
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps remembered so far."""
+
+    @property
+    def updates(self) -> int:
+        """Gradient updates made so far."""
+
+    @property
+    def memory(self) -> Memory | None:
+        """Rows too large for `state`, saved as they come; None where `state` holds everything."""
 
     def act(self, obs: Floats, stock: Floats) -> Floats:
         """Actions in [-1, 1] to collect with, (n, action); exploration and warm-up included.

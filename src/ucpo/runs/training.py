@@ -10,8 +10,9 @@ from itertools import repeat
 import numpy as np
 import torch
 
-from ucpo.config.assembly import make_grid, make_learner, make_schedule, make_task
+from ucpo.config.assembly import make_grid, make_learner, make_task
 from ucpo.config.options import RunConfig
+from ucpo.config.price_assembly import make_schedule
 from ucpo.envs.interface import Arrays, VectorTask
 from ucpo.envs.registry import Task
 from ucpo.errors import say_once
