@@ -94,7 +94,7 @@ class InUnits:
             stock_scale=body.stock_scale,
             stock_ceiling=body.stock_ceiling,
         )
-        return Policy(actor, info, critics, found.network)
+        return Policy(actor, info, critics, network=found.network)
 
     def _measure(self, body: Body) -> None:
         """Let a network of stocks in units be one of plain stocks."""

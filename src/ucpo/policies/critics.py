@@ -109,7 +109,7 @@ def judging(policy: Policy) -> CostCritics:
             "this policy has no critics, so nothing predicts what it will cost; load one from the "
             "folder of a run of ucp or one of its variants"
         )
-    return load_critics(policy.file.parent / CRITICS_FILE, policy.info)
+    return load_critics(policy.file.parent / CRITICS_FILE, policy.info, policy.network)
 
 
 def _about(critics: Critics, info: PolicyInfo) -> dict[str, int]:

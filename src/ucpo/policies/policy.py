@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from ucpo.learners.actors import ChoiceActor, GaussianActor, OnPolicyActor
 from ucpo.learners.networks import Activation, Actor, Body, Critics, Hidden, StockScale
 from ucpo.learners.trunk import MakeTrunk
 from ucpo.policies import places, weights
+from ucpo.policies.fields import FITS
 from ucpo.problem import BudgetGrid, Floats, parse_budgets
 from ucpo.storage.names import POLICY_FILE
 
@@ -66,7 +67,7 @@ class PolicyInfo:
     def __post_init__(self) -> None:
         """Refuse what no training writes; files may be untrusted."""
         for field in dataclasses.fields(self):
-            _FITS[str(field.type)](getattr(self, field.name), field.name)
+            FITS[str(field.type)](getattr(self, field.name), field.name)
         costs, actions = len(self.cost_names), len(self.action_low)
         for fits, what in (
             (1 <= actions == len(self.action_high), "bounds of actions"),
@@ -358,45 +359,3 @@ def load(path: str | Path, *, network: MakeTrunk | None = None) -> Policy:
         actor = _actor_of(info, hidden)
         stored.fill(actor, info.observation_size)
     return Policy(actor.requires_grad_(False), info, file=file, network=network)
-
-
-def _text(value: Any, name: str) -> None:
-    if not (isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()):
-        raise ValueError(f"{name} is not a name")
-
-
-def _count(value: Any, name: str) -> None:
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError(f"{name} is not a count")
-
-
-def _number(value: Any, name: str) -> None:
-    if type(value) not in (int, float) or not abs(value) < 1e300:
-        raise ValueError(f"{name} is not a number")
-
-
-def _several(one: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
-    def check(value: Any, name: str) -> None:
-        if not isinstance(value, tuple) or len(value) > _LONGEST:
-            raise ValueError(f"{name} is not a list, or too long")
-        for item in value:
-            one(item, name)
-
-    return check
-
-
-_LONGEST = 10_000  # of the lists in a policy
-_FITS = {  # by the type of a field of PolicyInfo
-    "str": _text,
-    "str | None": lambda value, name: None if value is None else _text(value, name),
-    "int": _count,
-    "int | None": lambda value, name: None if value is None else _count(value, name),
-    "float": _number,
-    "float | None": lambda value, name: None if value is None else _number(value, name),
-    "StockScale": lambda value, name: _several(_number)(
-        value if isinstance(value, tuple) else (value,), name
-    ),
-    "tuple[str, ...]": _several(_text),
-    "tuple[int, ...]": _several(_count),
-    "tuple[float, ...]": _several(_number),
-}
