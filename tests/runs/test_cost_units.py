@@ -147,7 +147,7 @@ def test_policies_critics_and_resumed_runs_are_for_plain_costs(tmp_path):
     obs, stock = np.zeros((3, 1), np.float32), np.array([[-0.03], [-0.01], [0.0]], np.float32)
     inner = run.learner.learner.policy()
     assert policy.act(obs, stock) == pytest.approx(inner.act(obs, stock / 1e-3), abs=1e-6)
-    critics = load_critics(tmp_path / "run", policy.info)
+    critics = load_critics(tmp_path / "run", policy.info).critics
     assert critics.units.tolist() == pytest.approx([1.0, 1.0, 1e-3])
     parts = [torch.zeros(3, 1), torch.from_numpy(stock), torch.zeros(3, 1)]
     said, plain = critics(*parts), inner.critics(parts[0], parts[1] / 1e-3, parts[2])

@@ -87,7 +87,7 @@ def test_a_policy_file_does_not_decide_which_network_is_imported(tmp_path):
     with pytest.raises(UsageError, match=r"torch\.onnx\.export"):
         export(run.policy(), tmp_path / "policy.onnx")
     policy = load(tmp_path / "run", network=Skipping)
-    assert load_critics(tmp_path / "run", policy.info, policy.network).body.trunk is not None
+    assert load_critics(tmp_path / "run", policy.info, policy.network).critics.body.trunk
     with pytest.raises(UsageError, match="is not a policy of ucpo, or it is damaged"):
         load(tmp_path / "run", network=lambda inputs: nn.Linear(inputs, 3))
     request = Request(

@@ -65,6 +65,15 @@ class Result:
     """Where rows of an earlier state of the policy went, if there were any."""
 
 
+def _say_which_tasks(episodes: pl.DataFrame, file: Path) -> None:
+    played = episodes["task"].unique().sort().to_list()
+    if len(played) > 1:
+        say_once(
+            f"{file} holds episodes of several tasks now ({', '.join(played)}), each in rows of "
+            "its own; --output keeps them in files of their own"
+        )
+
+
 def own_network(name: str | None) -> Callable[..., Any] | None:
     """The function of the user's own that a name stands for."""
     return None if name is None else own.find(name, "a network")
@@ -117,12 +126,7 @@ def evaluate_run(
         for store in stores.values():
             store.flush()
     merged = {name: store.merge() for name, store in stores.items()}
-    played = merged["episodes"]["task"].unique().sort().to_list()
-    if len(played) > 1:
-        say_once(
-            f"{stores['episodes'].file} holds episodes of several tasks now ({', '.join(played)}), "
-            "each in rows of its own; --output keeps them in files of their own"
-        )
+    _say_which_tasks(merged["episodes"], stores["episodes"].file)
     mine = merged["episodes"].filter(pl.col("task") == work.task)
     return Result(
         episodes=_asked_for(mine, jobs, policy.info.cost_names),
