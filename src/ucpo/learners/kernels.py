@@ -1,12 +1,11 @@
 """Compiled loops and hand-written backward passes, out of the reader's way.
 
 What each computes is said, in equations, where it is used: `ucpo.learners.networks`,
-`ucpo.learners.quantiles`, `ucpo.learners.replay` and `ucpo.learners.rollout`.
+`ucpo.learners.optimisation`, `ucpo.learners.replay` and `ucpo.learners.rollout`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -139,154 +138,6 @@ def fit_members(layers: Any, inputs: Tensor, targets: Tensor) -> Tensor:
     back(layers, inputs, seen, (errors * (2.0 / errors.shape[1]))[:, :, None], layers.gradient())
     squares: Tensor = torch.linalg.vecdot(errors, errors)
     return squares / errors.shape[1]
-
-
-# --- The squashed Gaussian ---
-
-
-class SquashedGaussian(torch.autograd.Function):
-    """A tanh-squashed Gaussian's sample, with its slopes written down.
-
-    Action, log-probability, mean before tanh and logarithm of the deviation.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, said: Tensor, noise: Tensor, low: float, high: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """From what an actor said, (batch, 2 * action), and normal noise, (batch, action).
-
-        Logarithms of deviations lie between `low` and `high`.
-        """
-        mean, raw = said.chunk(2, dim=-1)
-        bend, half = torch.tanh(raw), 0.5 * (high - low)
-        log_std = low + half * (bend + 1.0)
-        shift = log_std.exp() * noise
-        before_tanh = mean + shift
-        action = torch.tanh(before_tanh)
-        gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
-        # log(1 - tanh(x)^2), in a form that does not underflow for large x
-        squash = 2.0 * (
-            math.log(2.0) - before_tanh - torch.nn.functional.softplus(-2 * before_tanh)
-        )
-        log_prob = (gaussian - squash).sum(-1)
-        ctx.save_for_backward(bend, shift, action)
-        ctx.half = half
-        ctx.set_materialize_grads(False)
-        return action, log_prob, mean.clone(), log_std
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Gradient of what the actor said."""
-        bend, shift, action = ctx.saved_tensors
-        of_action, of_log_prob, of_mean, of_log_std = upstream
-        slope = torch.zeros_like(action)  # of the sample before tanh
-        spread = torch.zeros_like(action)  # of the logarithm of the deviation
-        if of_action is not None:
-            slope.add_(of_action).sub_(of_action * action.square())
-        if of_log_prob is not None:
-            slope.addcmul_(of_log_prob[:, None], action, value=2.0)
-            spread.sub_(of_log_prob[:, None])
-        spread.addcmul_(slope, shift)
-        if of_log_std is not None:
-            spread.add_(of_log_std)
-        if of_mean is not None:
-            slope.add_(of_mean)
-        spread.mul_(ctx.half).sub_(spread * bend.square())
-        return torch.cat([slope, spread], dim=-1), None, None, None
-
-
-# --- The quantile loss ---
-
-
-def levels(count: int) -> Tensor:
-    """The cumulative probabilities ``(2i - 1) / 2N`` the quantiles stand for, shape (N,)."""
-    return (torch.arange(count, dtype=torch.float32) + 0.5) / count
-
-
-class QuantileLoss(torch.autograd.Function):
-    """Of each critic, the mean over pairs and batch; the gradient is counted on the way."""
-
-    @staticmethod
-    def forward(ctx: Any, quantiles: Tensor, targets: Tensor) -> Tensor:
-        """Loss of each critic, (critics,)."""
-        on_cpu = quantiles.device.type == "cpu" and quantiles.dtype == torch.float32
-        loss, gradient = (_compiled if on_cpu else _in_tensors)(quantiles, targets)
-        pairs = quantiles.shape[1] * quantiles.shape[2] * targets.shape[2]
-        ctx.save_for_backward(gradient)
-        ctx.pairs = pairs
-        return loss.sum(-1) / pairs
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
-        """Gradient with respect to the predictions; targets are constants."""
-        (gradient,) = ctx.saved_tensors
-        return (upstream[0] / ctx.pairs)[:, None, None] * gradient, None
-
-
-def _compiled(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss summed over pairs, (critics, batch), and its gradient, on the CPU."""
-    gradient = np.empty(quantiles.shape, np.float32)
-    loss = np.empty(quantiles.shape[:2], np.float32)
-    taus = levels(quantiles.shape[2]).numpy()
-    # NumPy's sort uses SIMD; a comparison sort in the loop below would cost several times as much.
-    ordered = np.sort(targets.numpy(), axis=-1)
-    _search(quantiles.detach().contiguous().numpy(), ordered, taus, gradient, loss)
-    return torch.from_numpy(loss), torch.from_numpy(gradient)
-
-
-@numba.njit(cache=True, nogil=True)
-def _search(
-    quantiles: Floats, ordered: Floats, taus: Floats, gradient: Floats, loss: Floats
-) -> None:
-    critics, batch, count = quantiles.shape
-    samples = ordered.shape[2]
-    stride = 1  # the largest power of two within `samples`
-    while 2 * stride <= samples:
-        stride *= 2
-    row = np.full(2 * stride, np.inf, np.float32)  # the targets, then infinities
-    sums = np.zeros(samples + 1, np.float64)  # sums[k]: of the k smallest targets
-    below = np.empty(count, np.int32)
-    one = np.float32(1.0)
-    for critic in range(critics):
-        for sample in range(batch):
-            for j in range(samples):
-                row[j] = ordered[critic, sample, j]
-                sums[j + 1] = sums[j] + row[j]
-            # Binary searches side by side: no branch depends on the data, so none is mispredicted.
-            below[:] = 0
-            step = stride
-            while step:
-                for i in range(count):
-                    start = below[i]
-                    further = row[start + step - 1] < quantiles[critic, sample, i]
-                    below[i] = start + step if further else start
-                step //= 2
-            total = 0.0
-            for i in range(count):
-                quantile, tau, k = quantiles[critic, sample, i], taus[i], below[i]
-                up_to = k
-                while up_to < samples and row[up_to] == quantile:
-                    up_to += 1
-                above = np.float32(samples - up_to)
-                gradient[critic, sample, i] = np.float32(k) * (one - tau) - above * tau
-                rest = sums[samples] - sums[k] - (samples - k) * np.float64(quantile)
-                total += (one - tau) * (k * np.float64(quantile) - sums[k]) + tau * rest
-            loss[critic, sample] = total
-
-
-def _in_tensors(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The same in tensor operations, for other devices and precisions."""
-    taus = levels(quantiles.shape[2]).to(quantiles)
-    ordered = targets.sort(-1).values
-    below = torch.searchsorted(ordered, quantiles.detach())
-    above = ordered.shape[-1] - torch.searchsorted(ordered, quantiles.detach(), right=True)
-    gradient = below * (1.0 - taus) - above * taus
-    sums = torch.nn.functional.pad(ordered.cumsum(-1), (1, 0))
-    sum_below = sums.gather(-1, below)
-    shortfall = below * quantiles - sum_below
-    overshoot = sums[..., -1:] - sum_below - (ordered.shape[-1] - below) * quantiles
-    return ((1.0 - taus) * shortfall + taus * overshoot).sum(-1), gradient
 
 
 # --- Steps of Adam ---

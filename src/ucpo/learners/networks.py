@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from ucpo.learners.kernels import (
     Passes,
-    SquashedGaussian,
     ahead,
     beside,
     fit_members,
     joined,
 )
 from ucpo.learners.passes import RELU, TANH
+from ucpo.learners.slopes import SquashedGaussian
 from ucpo.learners.trunk import MakeTrunk, Trunk
 
 LOG_STD_RANGE = (-5.0, 2.0)

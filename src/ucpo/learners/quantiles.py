@@ -2,15 +2,15 @@
 
 The loss is the mean over all pairs of a predicted quantile and a target of
 ``rho_tau(d) = |d| |tau - 1{d < 0}|`` with ``d = target - prediction``. Its gradient with respect to
-a prediction only asks how many targets lie below and above it, and the loss what they add up to:
-sort the targets once, then look every prediction up among them. N log N instead of N x N.
+a prediction only asks how many targets lie below and above it, and the loss what they add up to.
+How they are counted is in `ucpo.learners.counting`.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from ucpo.learners.kernels import QuantileLoss, levels
+from ucpo.learners.counting import QuantileLoss, levels
 
 __all__ = ["levels", "quantile_loss"]
 

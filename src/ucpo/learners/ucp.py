@@ -21,11 +21,12 @@ from torch import Tensor
 from ucpo.envs.interface import Arrays, Episodes, Step
 from ucpo.learners.entropy import Entropy
 from ucpo.learners.interface import Memory, Metrics, Multiplier
-from ucpo.learners.networks import Actor, Critics
+from ucpo.learners.networks import Actor, Critics, Sample
 from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Decay, Descent, generator_on, polyak
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.replay import Batch, Replay
+from ucpo.learners.slopes import PricedLoss, linear_costs
 from ucpo.policies.policy import Policy, PolicyInfo
 from ucpo.problem import BudgetGrid, Floats, Problem
 from ucpo.storage import states
@@ -111,6 +112,7 @@ class UCP:
         self._actor_descent = Descent(self._actor_weights, settings.actor_clip)
         self._critic_descent = Descent(self._critic_weights, settings.critic_clip, Critics.REWARD)
         self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
+        self._linear = linear_costs(problem, self._device)
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
 
@@ -200,25 +202,34 @@ class UCP:
         self.critics.requires_grad_(False)  # judges here; only the way back to the action counts
         quantiles = self.critics(batch.obs, batch.stock, sample.action)
         self.critics.requires_grad_(True)
-        rewards, costs = quantiles.split([Critics.REWARD, len(quantiles) - Critics.REWARD])
-        loss = actor_loss(
-            reward=rewards.mean(-1).amin(0),
-            costs=costs.transpose(0, 1),
-            stock=batch.stock,
-            price=self.multiplier.value(batch.initial_stock),
-            problem=self.problem,
-            penalty=self.entropy.weight * sample.log_prob
-            + self.settings.regulariser * squared_size(sample.mean, sample.log_std),
-        )
+        loss = self._actor_loss(batch, sample, quantiles)
         self._actor_descent.step(loss, self.settings.actor.at(self.env_steps))
         self.entropy.update(sample.log_prob)
         return {
             "actor_loss": loss.detach(),
             "entropy": -sample.log_prob.detach().mean(),
             "entropy_weight": self.entropy.weight,
-            "predicted_return": rewards.detach().mean(),
-            "predicted_cost": costs.detach().mean(),
+            "predicted_return": quantiles[: Critics.REWARD].detach().mean(),
+            "predicted_cost": quantiles[Critics.REWARD :].detach().mean(),
         }
+
+    def _actor_loss(self, batch: Batch, sample: Sample, quantiles: Tensor) -> Tensor:
+        """Lines 25 to 28."""
+        price, weight = self.multiplier.value(batch.initial_stock), self.entropy.weight
+        regulariser = self.settings.regulariser
+        if self._linear is not None:  # the same equation with its slopes, compiled
+            constants = (batch.stock, price, self._linear, weight, regulariser)
+            loss: Tensor = PricedLoss.apply(quantiles, *sample[1:], *constants)  # type: ignore[no-untyped-call]
+            return loss
+        size = squared_size(sample.mean, sample.log_std)
+        return actor_loss(
+            reward=quantiles[: Critics.REWARD].mean(-1).amin(0),
+            costs=quantiles[Critics.REWARD :].transpose(0, 1),
+            stock=batch.stock,
+            price=price,
+            problem=self.problem,
+            penalty=weight * sample.log_prob + regulariser * size,
+        )
 
     # --- Be asked and saved ---
 

@@ -1,0 +1,333 @@
+"""Matrix products of small networks, compiled, for `ucpo.learners.passes`.
+
+Libraries of matrix products are made for large ones and for processors of their maker. Here a
+product is cut into tiles of a few rows and columns whose sums stay in registers; what a layer adds
+and applies happens while its tile is still in the nearest cache.
+
+Each number is summed in the order of the layer's inputs, whatever the batch and however wide the
+registers are: a row is the same alone and in a batch, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+Floats = Any  # arrays of float32, as numba sees them
+Ints = Any
+Address = Any
+
+
+def _registers() -> tuple[int, int]:
+    """Numbers in a register, and rows of a tile: its sums and two more must fit into registers."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16, 8  # 16 of 32 registers for sums; no fewer, for each waits four turns for itself
+    if features.get("avx2"):
+        return 8, 6
+    return 4, 4
+
+
+WIDTH, ROWS = _registers()
+COLUMNS = 2 * WIDTH
+
+
+class Writer:
+    """Writes vector instructions: numbers in registers of WIDTH, addresses as whole numbers."""
+
+    def __init__(self, build: Any) -> None:
+        self.build = build
+        self.number, self.whole = ir.FloatType(), ir.IntType(64)
+        self.vector = ir.VectorType(self.number, WIDTH)
+
+    def integer(self, value: int) -> Any:
+        """A whole number."""
+        return ir.Constant(self.whole, value)
+
+    def constant(self, value: float) -> Any:
+        """The same number in all places of a register."""
+        return ir.Constant(self.vector, [value] * WIDTH)
+
+    def everywhere(self, value: Any) -> Any:
+        """The same for a number that is not known yet."""
+        nothing, place = ir.Constant(self.vector, ir.Undefined), ir.IntType(32)
+        first = self.build.insert_element(nothing, value, ir.Constant(place, 0))
+        zeros = ir.Constant(ir.VectorType(place, WIDTH), [0] * WIDTH)
+        return self.build.shuffle_vector(first, nothing, zeros)
+
+    def load(self, address: Any, register: int = 0) -> Any:
+        """The numbers of the so-manieth register after an address."""
+        return self.build.load(self._place(address, register), align=4, typ=self.vector)
+
+    def load_one(self, address: Any) -> Any:
+        """One number."""
+        return self.build.load(self._place(address, 0), align=4, typ=self.number)
+
+    def store(self, value: Any, address: Any, register: int = 0) -> None:
+        """The way back."""
+        self.build.store(value, self._place(address, register), align=4)
+
+    def _place(self, address: Any, register: int) -> Any:
+        further = self.build.add(address, self.integer(4 * WIDTH * register))
+        return self.build.inttoptr(further, ir.PointerType())
+
+    def loop(self, times: Any, initial: list[Any], turn: Callable[..., list[Any]]) -> list[Any]:
+        """Repeat something, at least once.
+
+        Args:
+            times: How often.
+            initial: Values before the first turn.
+            turn: From the values before a turn to those after it.
+        """
+        build, before = self.build, self.build.basic_block
+        loop, after = build.append_basic_block("loop"), build.append_basic_block("after")
+        build.branch(loop)
+        build.position_at_end(loop)
+        values = [build.phi(value.type) for value in (self.integer(0), *initial)]
+        following = [build.add(values[0], self.integer(1)), *turn(*values[1:])]
+        for value, first, then in zip(values, (self.integer(0), *initial), following, strict=True):
+            value.add_incoming(first, before)
+            value.add_incoming(then, loop)
+        build.cbranch(build.icmp_signed("<", following[0], times), loop, after)
+        build.position_at_end(after)
+        return following[1:]
+
+
+@intrinsic
+def _tile(
+    typing: Any,
+    left: Any,
+    row: Any,
+    step: Any,
+    panel: Any,
+    depth: Any,
+    bias: Any,
+    least: Any,
+    out: Any,
+    out_row: Any,
+    rows: Any,
+) -> Any:
+    """Sums of products of `rows` by COLUMNS, at least `least` each; all lengths in bytes.
+
+    Args:
+        typing: Of numba.
+        left: Address of the first row of the left factor.
+        row: From one of its rows to the next.
+        step: From one of its columns to the next.
+        panel: Address of COLUMNS columns of the right factor, row after row.
+        depth: Numbers to be summed, at least 1.
+        bias: Address of what is added to the sums, COLUMNS numbers.
+        least: Results below become this.
+        out: Address of the result's first row.
+        out_row: From one of its rows to the next.
+        rows: How many are wanted, 1 to ROWS.
+    """
+    whole = types.intp
+    signature = types.void(*[whole] * 6, types.float32, *[whole] * 3)
+    return signature, _write_tile
+
+
+def _write_tile(context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
+    left, row, step, panel, depth, bias, least, out, out_row, rows = arguments
+    write, halves = Writer(build), range(COLUMNS // WIDTH)
+    # As the processor does it fastest: one rounding where it can add a product at once.
+    kind = ir.FunctionType(write.vector, [write.vector] * 3)
+    name = f"llvm.fmuladd.v{WIDTH}f32"
+    multiply_add = cgutils.get_or_insert_function(build.module, kind, name)  # type: ignore[no-untyped-call]
+
+    # Rows that are not wanted repeat the last one that is, so that nothing beyond it is read.
+    last = build.sub(rows, write.integer(1))
+    begins = []
+    for i in map(write.integer, range(ROWS)):
+        index = build.select(build.icmp_signed("<", i, rows), i, last)
+        begins.append(build.add(left, build.mul(index, row)))
+
+    def turn(offset: Any, at: Any, *sums: Any) -> list[Any]:
+        right, added = [write.load(at, j) for j in halves], []
+        for i in range(ROWS):
+            factor = write.everywhere(write.load_one(build.add(begins[i], offset)))
+            for j in halves:
+                before = sums[len(halves) * i + j]
+                added.append(build.call(multiply_add, [factor, right[j], before]))
+        return [build.add(offset, step), build.add(at, write.integer(4 * COLUMNS)), *added]
+
+    nothing = [write.constant(0.0)] * (ROWS * len(halves))
+    _, _, *sums = write.loop(depth, [write.integer(0), panel, *nothing], turn)
+
+    least = write.everywhere(least)
+    # Last, because a large bias would take digits from each of the products it came before.
+    biases = [write.load(bias, j) for j in halves]
+    for i in range(ROWS):
+        with build.if_then(build.icmp_signed("<", write.integer(i), rows)):
+            line = build.add(out, build.mul(write.integer(i), out_row))
+            for j in halves:
+                total = build.fadd(sums[len(halves) * i + j], biases[j])
+                low = build.fcmp_ordered("<", total, least)
+                write.store(build.select(low, least, total), line, j)
+    return context.get_dummy_value()
+
+
+def _line(work: Any) -> Any:
+    """A compiled function of a line of COLUMNS numbers to be changed and of one that is read.
+
+    Args:
+        work: Writes what becomes of WIDTH of them: from builder, constants, value and other value.
+    """
+
+    def write_line(context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
+        (changed, read), write = arguments, Writer(build)
+        for j in range(COLUMNS // WIDTH):
+            value, other = write.load(changed, j), write.load(read, j)
+            write.store(work(build, write.constant, value, other), changed, j)
+        return context.get_dummy_value()
+
+    def line(typing: Any, changed: Any, read: Any) -> Any:
+        return types.void(types.intp, types.intp), write_line
+
+    return intrinsic(line)
+
+
+def _write_relu_slope(build: Any, constant: Any, slope: Any, said: Any) -> Any:
+    """The slope where the layer said more than 0."""
+    return build.select(build.fcmp_ordered(">", said, constant(0.0)), slope, constant(0.0))
+
+
+def _write_tanh_slope(build: Any, constant: Any, slope: Any, said: Any) -> Any:
+    """``slope (1 - said^2)``."""
+    return build.fmul(slope, build.fsub(constant(1.0), build.fmul(said, said)))
+
+
+# x times a quotient of polynomials in its square, fitted up to 8: to 3e-7 of tanh.
+_ABOVE = (1.0, 1.3726183e-01, 3.9266016e-03, 2.9204386e-05, 3.3570457e-08, -1.4546557e-11)
+_BELOW = (1.0, 4.7059516e-01, 2.7458329e-02, 4.0420807e-04, 1.3723200e-06)
+
+
+def _write_tanh(build: Any, constant: Any, value: Any, _: Any) -> Any:
+    def within(x: Any, limit: float) -> Any:
+        x = build.select(build.fcmp_ordered(">", x, constant(limit)), constant(limit), x)
+        return build.select(build.fcmp_ordered("<", x, constant(-limit)), constant(-limit), x)
+
+    def polynomial(factors: tuple[float, ...]) -> Any:
+        total = constant(factors[-1])
+        for factor in reversed(factors[:-1]):
+            total = build.fadd(build.fmul(total, square), constant(factor))
+        return total
+
+    near = within(value, 8.0)
+    square = build.fmul(near, near)
+    quotient = build.fdiv(polynomial(_ABOVE), polynomial(_BELOW))
+    return within(build.fmul(near, quotient), 1.0)
+
+
+_relu_slope, _tanh_slope, _tanh = (
+    _line(_write_relu_slope),
+    _line(_write_tanh_slope),
+    _line(_write_tanh),
+)
+NOTHING, RELU_SLOPE, TANH_SLOPE, TANH_ITSELF = 0, 1, 2, 3
+
+
+@njit(cache=True, nogil=True)
+def product(
+    left: Address,
+    row: int,
+    step: int,
+    panels: Floats,
+    bias: Floats,
+    least: Any,
+    out: Floats,
+    follows: int,
+    seen: Floats,
+) -> None:
+    """A product written to `out`, (rows, columns), whose right factor lies in panels.
+
+    Args:
+        left: Address of the left factor.
+        row: Bytes from one of its rows to the next.
+        step: Bytes from one of its columns to the next.
+        panels: Columns of the right factor, (panels, depth, COLUMNS).
+        bias: What is added to the sums, (panels * COLUMNS,).
+        least: What results are at least.
+        out: The result.
+        follows: NOTHING, TANH_ITSELF, or the slope of what made `seen`.
+        seen: (rows, columns); any such array if unused.
+    """
+    many, wide = out.shape
+    depth, line = panels.shape[1], 4 * COLUMNS
+    spare, beside = np.empty((ROWS, COLUMNS), np.float32), np.zeros((ROWS, COLUMNS), np.float32)
+    for p in range(len(panels)):
+        first = p * COLUMNS
+        columns = min(COLUMNS, wide - first)
+        fills = columns == COLUMNS
+        panel = panels.ctypes.data + p * depth * line
+        added = bias.ctypes.data + p * line
+        for i in range(0, many, ROWS):
+            rows = min(ROWS, many - i)
+            to = out.ctypes.data + 4 * (i * wide + first) if fills else spare.ctypes.data
+            other = seen.ctypes.data + 4 * (i * wide + first) if fills else beside.ctypes.data
+            further = 4 * wide if fills else line
+            _tile(  # type: ignore[call-arg]
+                left + i * row, row, step, panel, depth, added, least, to, further, rows
+            )
+            if not fills and follows in (RELU_SLOPE, TANH_SLOPE):
+                for r in range(rows):
+                    for c in range(columns):
+                        beside[r, c] = seen[i + r, first + c]
+            if follows == RELU_SLOPE:
+                for r in range(rows):
+                    _relu_slope(to + r * further, other + r * further)
+            elif follows == TANH_SLOPE:
+                for r in range(rows):
+                    _tanh_slope(to + r * further, other + r * further)
+            elif follows == TANH_ITSELF:
+                for r in range(rows):
+                    _tanh(to + r * further, to + r * further)
+            if not fills:
+                for r in range(rows):
+                    for c in range(columns):
+                        out[i + r, first + c] = spare[r, c]
+
+
+@njit(cache=True, nogil=True)
+def panels_of(count: int) -> int:
+    """How many panels so many columns need."""
+    return (count + COLUMNS - 1) // COLUMNS
+
+
+@njit(cache=True, nogil=True)
+def pack(matrix: Floats) -> Floats:
+    """Columns of (depth, columns) in panels; what is missing from the last one is 0."""
+    depth, wide = matrix.shape
+    panels = np.empty((panels_of(wide), depth, COLUMNS), np.float32)
+    for p in range(len(panels)):
+        first = p * COLUMNS
+        columns = min(COLUMNS, wide - first)
+        for k in range(depth):
+            for j in range(columns):
+                panels[p, k, j] = matrix[k, first + j]
+            for j in range(columns, COLUMNS):
+                panels[p, k, j] = np.float32(0.0)
+    return panels
+
+
+@njit(cache=True, nogil=True)
+def pack_turned(matrix: Floats) -> Floats:
+    """Rows of (columns, depth) in panels, as columns."""
+    wide, depth = matrix.shape
+    panels = np.empty((panels_of(wide), depth, COLUMNS), np.float32)
+    for p in range(len(panels)):
+        first = p * COLUMNS
+        columns = min(COLUMNS, wide - first)
+        for j in range(columns):
+            for k in range(depth):
+                panels[p, k, j] = matrix[first + j, k]
+        for j in range(columns, COLUMNS):
+            for k in range(depth):
+                panels[p, k, j] = np.float32(0.0)
+    return panels
