@@ -158,7 +158,7 @@ def test_what_is_exceeded_already_need_not_be_shown(tmp_path):
     policy.save(tmp_path / "policy.safetensors")
     save_critics(policy.critics, policy.info, tmp_path / "critics.safetensors")
     loaded = load(tmp_path / "policy.safetensors")
-    critics = load_critics(tmp_path / "critics.safetensors", loaded.info)
+    critics = load_critics(tmp_path / "critics.safetensors", loaded.info).critics
     for actor, judges in ((agent.actor, agent.critics), (loaded.actor, critics)):
         for left, none, exceeded in (
             actor.mode(obs, stock),
