@@ -129,7 +129,13 @@ def test_tasks_are_shaped_as_methods_ask():
         ("ppo-pid", {"budget": (), "starts": "grid"}, "one budget, not of a range; give --budget"),
         ("oncrpo", {"budget": (), "starts": "grid"}, "one budget, not for a range; give --budget"),
         ("cpo", {"budget": (), "starts": "grid"}, "one budget, not for a range; give --budget"),
+        ("pcpo", {"budget": (), "starts": "grid"}, "one budget, not for a range; give --budget"),
         ("ppo-saute", {"multiplier": {"kind": "clamped"}}, "penalises costs already"),
+        (
+            "sac-saute",
+            {"multiplier": {"kind": "clamped"}, "utility": "mean"},
+            "penalises costs already, so sac-saute goes without a price",
+        ),
         ("ppo-jiang", {"multiplier": {"initial": 1.0}}, "penalises costs already"),
         ("ucp-ppo", {"stock": "discounted"}, "stock = .shown"),
         ("p3o", {"multiplier": {"kind": "clamped"}}, "without a price"),

@@ -10,7 +10,13 @@ from ucpo.learners.actors import GaussianActor
 from ucpo.learners.networks import Body
 from ucpo.learners.ppo import Seen
 from ucpo.learners.surrogates import GAUSSIAN
-from ucpo.learners.trust_region import TrustRegion, conjugate_gradients, cpo_step, trpo_step
+from ucpo.learners.trust_region import (
+    TrustRegion,
+    conjugate_gradients,
+    cpo_step,
+    pcpo_step,
+    trpo_step,
+)
 
 H = torch.diag(torch.tensor([2.0, 1.0]))
 G, B = torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0])
@@ -38,6 +44,14 @@ def test_the_step_of_cpo():
     assert step.tolist() == pytest.approx([-0.1, 0.282843], abs=1e-5)
 
 
+def test_the_step_of_pcpo_follows_the_natural_gradient_and_is_projected_along_the_natural_cost():
+    step = pcpo_step(G, B, 0.1, product, 0.05, 10)
+    assert step.tolist() == pytest.approx([-0.1, 0.258199], abs=1e-5)
+    within = pcpo_step(G, B, -5.0, product, 0.05, 10)  # the whole region keeps the cost
+    assert within.tolist() == trpo_step(G, product, 0.05, 10).tolist()
+    assert pcpo_step(G, 0 * B, 5.0, product, 0.05, 10).tolist() == within.tolist()
+
+
 @pytest.mark.parametrize("excess", [-5.0, -0.2, -0.05, 0.0, 0.05, 0.2])
 @pytest.mark.parametrize("direction", [(1.0, 0.0), (-1.0, 0.5), (0.3, 1.0)])
 def test_no_other_step_of_cpo_within_reach_is_better(excess, direction):
@@ -63,8 +77,10 @@ def small_policy():
     return GaussianActor(body, squashed=False, log_std=-0.5)
 
 
-@pytest.mark.parametrize("constrained", [False, True])
-def test_a_step_gains_and_stays_near(constrained):
+@pytest.mark.parametrize(
+    ("constrained", "projected"), [(False, False), (True, False), (True, True)]
+)
+def test_a_step_gains_and_stays_near(constrained, projected):
     torch.manual_seed(1)
     actor = small_policy()
     seen = Seen(torch.randn(256, 3), torch.randn(256, 1), torch.zeros(256))
@@ -83,7 +99,7 @@ def test_a_step_gains_and_stays_near(constrained):
         costs=costs,
         excess=torch.tensor([20.0]),
     )
-    said = TrustRegion(0.01, 0.1, 15, 15, constrained).improve(actor, seen, old)
+    said = TrustRegion(0.01, 0.1, 15, 15, constrained, projected).improve(actor, seen, old)
     with torch.no_grad():
         new = actor(seen.obs, seen.stock)
         moved = GAUSSIAN.divergence(mean, log_std, new, actor.log_std).mean()

@@ -154,3 +154,15 @@ def test_policies_critics_and_resumed_runs_are_for_plain_costs(tmp_path):
     assert said[2].detach() == pytest.approx(1e-3 * plain[2].detach(), rel=1e-4)
     resumed = Run.resume(tmp_path / "run", task=measured(1e-3), env_steps=1200)
     assert resumed.learn(show=False).learner.env_steps == 1200
+
+
+@pytest.mark.parametrize("unit", ["1", "0.25", "64"])
+def test_units_of_costs_leave_the_end_of_an_episode_where_it_is(unit):
+    class Full(Stove):
+        def step(self, action):
+            return super().step(np.ones(1))  # each step costs 1
+
+    lengths = []
+    run = UCP(Full, method="ppo-et", budget=3, cost_units=unit, num_envs=2, ppo={"stagger": False})
+    run.learn(40, show=False, on_episode=lambda some: lengths.extend(some.lengths.tolist()))
+    assert set(lengths) == {4}  # the fourth cost is the first above 3

@@ -165,6 +165,18 @@ def refuse_choices(config: RunConfig, spec: TaskSpec) -> None:
         )
 
 
+def refuse_two_penalties(config: RunConfig) -> None:
+    """Costs are charged in the reward or by a price, not in both."""
+    shaping, priced = config.shaping.kind, config.multiplier
+    charged = priced.kind != "fixed" or priced.initial > 0.0 or priced.own
+    if shaping in ("saute", "penalty") and charged:
+        raise UsageError(
+            f"the shaping {shaping!r} penalises costs already, so {config.method} goes without a "
+            'price; write multiplier.kind = "fixed" and multiplier.initial = 0 and '
+            "multiplier.minimum = 0, or leave shaping out"
+        )
+
+
 def make_on_policy(
     config: RunConfig, spec: TaskSpec, grid: BudgetGrid, generator: np.random.Generator
 ) -> Learner:

@@ -19,6 +19,7 @@ from ucpo.config.assembly import (
     make_shaping,
     make_stock_scale,
     refuse_choices,
+    refuse_two_penalties,
 )
 from ucpo.config.options import RunConfig
 from ucpo.config.price_assembly import make_multiplier
@@ -39,6 +40,7 @@ def make_off_policy(
 ) -> OffPolicy:
     """Networks, replay, multipliers and shaping of SAC or TD3 as configured."""
     refuse_choices(config, spec)
+    refuse_two_penalties(config)
     _refuse(config)
     problem, device = make_problem(config, spec.cost_names), make_device(config.device)
     networks, noise = config.networks, torch.Generator().manual_seed(config.seed)

@@ -13,6 +13,7 @@ from ucpo.config.assembly import (
     make_problem,
     make_shaping,
     make_stock_scale,
+    refuse_two_penalties,
 )
 from ucpo.config.options import RunConfig
 from ucpo.config.price_assembly import make_multiplier
@@ -31,6 +32,8 @@ from ucpo.learners.surrogates import Clipped, Focops, P3o, Surrogate
 from ucpo.learners.trust_region import TrustRegion
 from ucpo.policies.policy import make_on_policy_actor
 from ucpo.problem import BudgetGrid, Floats, Problem
+
+_WITHOUT_PRICE = ("p3o", "cpo", "pcpo")  # updates that keep the cost themselves
 
 
 def make_ppo(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> PPO:
@@ -172,7 +175,12 @@ def make_improvement(config: RunConfig) -> Surrogate | TrustRegion:
     if ppo.update == "p3o":
         return P3o(ppo.clip, ppo.penalty, config.gamma)
     return TrustRegion(
-        ppo.radius, ppo.damping, ppo.iterations, ppo.tries, constrained=ppo.update == "cpo"
+        ppo.radius,
+        ppo.damping,
+        ppo.iterations,
+        ppo.tries,
+        constrained=ppo.update in ("cpo", "pcpo"),
+        projected=ppo.update == "pcpo",
     )
 
 
@@ -180,7 +188,7 @@ def make_settings(config: RunConfig, priced: int) -> Settings:
     """Step sizes, limits and paces of PPO."""
     ppo, whole = config.ppo, config.env_steps
     actor_falls, critic_falls = ppo.decay != "none", ppo.decay == "both"
-    region = ppo.update in ("trpo", "cpo")
+    region = ppo.update in ("trpo", "cpo", "pcpo")
     return Settings(
         passes=ppo.passes,
         minibatch=ppo.minibatch,
@@ -208,7 +216,7 @@ def _prices(config: RunConfig) -> bool:
     if config.shaping.kind == "penalty":
         return config.shaping.price > 0.0
     nothing = config.multiplier.kind == "fixed" and config.multiplier.initial == 0.0
-    return not nothing or config.ppo.update in ("p3o", "cpo")
+    return not nothing or config.ppo.update in _WITHOUT_PRICE
 
 
 def _sums_to_the_horizon(config: RunConfig, spec: TaskSpec) -> bool:
@@ -229,22 +237,16 @@ def _flat_beyond_the_budget(config: RunConfig) -> bool:
 
 def _refuse_what_makes_no_sense(config: RunConfig, grid: BudgetGrid) -> None:
     moves = config.multiplier.kind != "fixed"
-    shaping = config.shaping.kind
-    if shaping in ("saute", "penalty") and (moves or config.multiplier.initial > 0.0):
-        raise UsageError(
-            f"the shaping {shaping!r} penalises costs already, so {config.method} goes without a "
-            'price; write multiplier.kind = "fixed" and multiplier.initial = 0 and '
-            "multiplier.minimum = 0, or leave shaping out"
-        )
+    refuse_two_penalties(config)
     if config.stock == "discounted" and _prices(config):
         raise UsageError(
             "priced costs are increments of the undiscounted stock, so a discounted one goes with "
             'Saute only; write stock = "shown"'
         )
-    if config.ppo.update in ("p3o", "cpo") and (moves or len(grid.levels) > 1):
+    if config.ppo.update in _WITHOUT_PRICE and (moves or len(grid.levels) > 1):
         raise UsageError(
             f"{config.ppo.update} keeps one cost without a price; write multiplier.kind = "
             '"fixed" and multiplier.initial = 0, and name one cost (--costs)'
         )
-    if config.ppo.update in ("p3o", "cpo") and any(levels > 1 for levels in grid.levels):
+    if config.ppo.update in _WITHOUT_PRICE and any(levels > 1 for levels in grid.levels):
         raise UsageError(f"{config.ppo.update} is for one budget, not for a range; give --budget")

@@ -21,9 +21,10 @@ class PPOConfig:
     """Passes over a rollout, at most. More learns more of each step, and leaves the policy more."""
     minibatch: int = 512
     """Transitions per update. Smaller ones make more updates."""
-    update: Literal["clip", "focops", "p3o", "trpo", "cpo"] = "clip"
+    update: Literal["clip", "focops", "p3o", "trpo", "cpo", "pcpo"] = "clip"
     """How a rollout improves the policy: PPO's clipped ratios, FOCOPS, PPO with a penalty for
-    expected excess (P3O), a step within a trust region (TRPO), or one that keeps the cost (CPO)."""
+    expected excess (P3O), a step within a trust region (TRPO), or one that keeps the cost, as the
+    best such step (CPO) or by projection (PCPO)."""
     clip: float = 0.2
     """Share by which probabilities may move before they gain nothing more."""
     stop: float = 0.02

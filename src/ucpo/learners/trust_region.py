@@ -1,4 +1,4 @@
-"""Steps of a policy within a trust region: TRPO, and CPO with a direction of cost.
+"""Steps of a policy within a trust region: TRPO, and CPO and PCPO with a direction of cost.
 
 The step is found in the space of all weights of the policy, with the curvature of the divergence as
 its metric: ``H x = g`` is solved by conjugate gradients, which need products with H only.
@@ -43,6 +43,7 @@ class TrustRegion:
         tries: Of the line search, each 0.8 times as far as the one before.
         constrained: Whether the expected cost is a constraint of the step (CPO); its budget must
             be a single one.
+        projected: Whether the constraint is kept by projecting TRPO's step instead (PCPO).
     """
 
     radius: float
@@ -50,6 +51,7 @@ class TrustRegion:
     iterations: int
     tries: int
     constrained: bool
+    projected: bool = False
 
     def improve(self, actor: OnPolicyActor, seen: Shown, old: Decisions) -> dict[str, Tensor]:
         """Take the step, or none where no try is better and near."""
@@ -81,7 +83,8 @@ class TrustRegion:
         if self.constrained:
             limit = float(old.excess[0]) / max(old.length, 1.0)  # per step, as the surrogate is
             dearer = flat(torch.autograd.grad(cost(), weights))
-            step = cpo_step(uphill, dearer, limit, product, self.radius, self.iterations)
+            within = pcpo_step if self.projected else cpo_step
+            step = within(uphill, dearer, limit, product, self.radius, self.iterations)
         else:
             limit = -math.inf
             step = trpo_step(uphill, product, self.radius, self.iterations)
@@ -224,3 +227,24 @@ def cpo_step(
     lam = max(bound if use_price else free, tiny)
     price = max(0.0, (lam * c + r) / s) if use_price else 0.0
     return (v - price * w) / lam
+
+
+def pcpo_step(
+    gradient: Tensor,
+    cost_gradient: Tensor,
+    excess: float,
+    product: Product,
+    radius: float,
+    iterations: int,
+) -> Tensor:
+    """TRPO's step, then the nearest one (in H) that keeps the cost (Yang et al., 2020).
+
+    ``x = sqrt(2 radius / q) H^-1 g - max(0, (sqrt(2 radius / q) r + c) / s) H^-1 b``; arguments as
+    of `cpo_step`.
+    """
+    step = trpo_step(gradient, product, radius, iterations)
+    if not cost_gradient @ cost_gradient > 1e-16:
+        return step
+    w = conjugate_gradients(product, cost_gradient, iterations)
+    beyond = (cost_gradient @ step + excess) / (cost_gradient @ w)
+    return step - beyond.clamp(min=0.0) * w
