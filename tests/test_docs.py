@@ -113,6 +113,19 @@ def test_every_method_has_a_page_with_its_parts(site, name):
     assert f"[{name}]({name}.md)" in method_pages.table()
 
 
+def test_every_task_has_a_page_with_a_picture_of_its_own(site):
+    import sensor_pages
+
+    names = sensor_pages.names()
+    assert len(names) == 22
+    for name in names:
+        page = sensor_pages.page(name)
+        assert f"](../pictures/{name}.png)" in page
+        assert (ROOT / "docs" / "pictures" / f"{name}.png").is_file()
+        assert "| entries | sensor | meaning |" in page
+        assert f"tasks/{name}.md" in sensor_pages.lead()
+
+
 def test_every_number_of_an_observation_is_explained(site):
     import sensor_pages
 

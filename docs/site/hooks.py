@@ -24,10 +24,11 @@ COPIED = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Give every method and example its place in the navigation."""
+    """Give every method, task and example its place in the navigation."""
     nav: Any = config.nav
     sections = {title: place for entry in nav for title, place in entry.items()}
     sections["Methods"].extend({name: f"methods/{name}.md"} for name in method_pages.names())
+    sections["Tasks"].extend({name: f"tasks/{name}.md"} for name in sensor_pages.names())
     sections["Examples"].extend(
         {example_pages.title(path): f"examples/{path.stem}.md"} for path in example_pages.files()
     )
@@ -38,7 +39,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made."""
     made = {f"methods/{name}.md": method_pages.page(name) for name in method_pages.names()}
     made |= {f"examples/{path.stem}.md": example_pages.page(path) for path in example_pages.files()}
-    made["sensors.md"] = sensor_pages.page()
+    made |= {f"tasks/{name}.md": sensor_pages.page(name) for name in sensor_pages.names()}
+    made["sensors.md"] = sensor_pages.lead()
     for page, source in COPIED.items():
         made[page] = _inside_docs((ROOT / source).read_text(encoding="utf-8"))
     for name, content in made.items():

@@ -1,4 +1,4 @@
-"""The page that says, task by task, what each number of an observation is."""
+"""A page for each task, with the meaning of each number observed, and one that leads to them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ SEEN = {
 }
 LEAD = """# Each task and its sensors
 
-Made from the tasks themselves when this site is built: what each number of an observation is, and
-what a step can cost. [Navigation](tasks.md) and [velocity](velocity.md) say how the tasks work.
+Each task has a page made from the task itself when this site is built: a picture, what each number
+of an observation is, and what a step can cost. [Navigation](tasks.md) and [velocity](velocity.md)
+say how the tasks work.
 
 ![A robot among hazards, and its sixteen lidar readings](pictures/lidar.png)
 
@@ -50,13 +51,31 @@ edge, so that readings change smoothly as the robot turns. Drawn by `python docs
 Block = tuple[str, int, str]
 
 
-def page() -> str:
-    """All tasks of the literature, one section each."""
-    parts = [LEAD, "## Navigation"]
-    parts += [_navigation(name) for name in NAMES if not name.endswith("0-v0")]
-    parts.append("## Velocity")
-    parts += [_velocity(name) for name in runners.NAMES]
-    return "\n\n".join(parts) + "\n"
+def names() -> list[str]:
+    """All tasks of the literature."""
+    return [*(name for name in NAMES if not name.endswith("0-v0")), *runners.NAMES]
+
+
+def lead() -> str:
+    """What leads to the pages of tasks."""
+    rows = ["| task | numbers observed | what to do |", "|---|---|---|"]
+    for name in names():
+        size = sum(size for _, size, _ in _blocks(name))
+        rows.append(f"| [{name}](tasks/{name}.md) | {size} | {_summary(name)} |")
+    return LEAD + "\n" + "\n".join(rows) + "\n"
+
+
+def page(name: str) -> str:
+    """The page of one task."""
+    return (_velocity(name) if name in runners.NAMES else _navigation(name)) + "\n"
+
+
+def _summary(name: str) -> str:
+    return runners.summary(name) if name in runners.NAMES else summary(name)
+
+
+def _blocks(name: str) -> Iterator[Block]:
+    return velocity_blocks(name) if name in runners.NAMES else navigation_blocks(arena(name))
 
 
 def navigation_blocks(place: Arena) -> Iterator[Block]:
@@ -98,9 +117,8 @@ def velocity_blocks(name: str) -> Iterator[Block]:
 
 def _navigation(name: str) -> str:
     place = arena(name)
-    lines = [f"### {name}", "", f"{summary(name)}.", ""]
-    if (PICTURES / f"{name}.png").exists():
-        lines += [f"![{name} from above](pictures/{name}.png)", ""]
+    lines = [f"# {name}", "", f"{summary(name)}.", ""]
+    lines += [f"![{name} from above](../pictures/{name}.png)", ""]
     counted = ", ".join(
         f"{each.count} {each.kind.replace('_', ' ')}" for each in place.objects if each.count
     )
@@ -108,17 +126,34 @@ def _navigation(name: str) -> str:
     lines += [f"Costs by name: {', '.join(f'`{cost}`' for cost in place.cost_names)}."]
     charged = [f"`{each.kind}`" for each in place.objects if each.constrained]
     lines += [f"The total, `cost`, is 1 when any of {', '.join(charged)} charges.", ""]
-    return "\n".join([*lines, _table(navigation_blocks(place))])
+    lines += ["## What is observed", "", "[Lidar](../sensors.md) has sixteen directions.", ""]
+    return "\n".join([*lines, _table(navigation_blocks(place)), "", *_train(name)])
 
 
 def _velocity(name: str) -> str:
     runner = runners.RUNNERS[name]
-    lines = [f"### {name}", "", f"{runners.summary(name)}.", ""]
+    lines = [f"# {name}", "", f"{runners.summary(name)}.", ""]
+    lines += [f"![{name} and the entries of its joints](../pictures/{name}.png)", ""]
     lines += [f"{runners.MAX_EPISODE_STEPS} steps; a step faster than the limit costs 1.", ""]
+    lines += ["## What is observed", ""]
     clipped = runner.velocity_clip
     if clipped is not None:
         lines += [f"Rates are clipped to ±{clipped:g}.", ""]
-    return "\n".join([*lines, _table(velocity_blocks(name))])
+    return "\n".join([*lines, _table(velocity_blocks(name)), "", *_train(name)])
+
+
+def _train(name: str) -> list[str]:
+    """How to use a task, and what comes of it."""
+    commands = [f"ucpo watch {name} --budget 25", f"ucpo train {name} --seed 0"]
+    return [
+        "## Use it",
+        "",
+        "```sh",
+        *commands,
+        "```",
+        "",
+        "[Results](../results.md) has what came of it.",
+    ]
 
 
 def _table(blocks: Iterator[Block]) -> str:
