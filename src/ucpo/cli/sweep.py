@@ -75,6 +75,8 @@ class Sweep:
     on with what is in it."""
     workers: int | None = None
     """Runs at the same time; by default one per core here, and what Ray or Slurm has room for."""
+    tune: bool = False
+    """Let Optuna choose the values of what [tune.search] names, instead of crossing lists."""
 
     def __call__(self) -> None:
         """Run what is not finished, evaluate, report."""
@@ -84,6 +86,8 @@ class Sweep:
 
         plan = read_plan(self.file)
         folder = self.folder or Path("sweeps") / self.file.stem
+        if self.tune:
+            return self._search(plan, folder)
         with ExitStack() as stack:
             place = SweepFolder(folder, plan.runs)
             stack.callback(place.close)
@@ -95,7 +99,34 @@ class Sweep:
             result = run_sweep(
                 plan, place, engine, stopped=stop.asked, told=shown.told, tick=shown.tick
             )
-        self._finish(result, plan, folder)
+        return self._finish(result, plan, folder)
+
+    def _search(self, plan: Plan, folder: Path) -> None:
+        """Try what Optuna says, then say what was best."""
+        from ucpo.runs.interruption import interruptible
+        from ucpo.runs.sweep.sweep import SweepFolder
+        from ucpo.runs.sweep.tuning import Study, run_search
+
+        study = Study(plan, folder)
+        with ExitStack() as stack:
+            place = SweepFolder(folder, study.runs)
+            stack.callback(place.close)
+            engine = self._engine(plan, folder)
+            stack.callback(engine.close)
+            say(f"{study.search.trials} trials in {folder}, on {engine.where}")
+            shown = stack.enter_context(_Watching(folder))
+            stop = stack.enter_context(interruptible())
+            hooks: Any = {"stopped": stop.asked, "told": shown.told, "tick": shown.tick}
+            best = run_search(study, place, engine, **hooks)
+        if best is not None:
+            chosen = ", ".join(f"{name} = {value}" for name, value in best.chosen.items())
+            say(f"best so far: {best.name}, worth {best.worth:.4g}: {chosen}")
+            say(f"{best.file} is a preset with its options: ucpo train ... --preset {best.file}")
+        if stop.asked():
+            say(f"stopped; nothing is lost, the same command goes on with {folder}")
+            sys.exit(130)
+        if best is None:
+            raise UsageError(f"no trial finished; `ucpo runs {shell(folder)}` says why")
 
     def _engine(self, plan: Plan, folder: Path) -> Engine:
         if self.on == "ray":

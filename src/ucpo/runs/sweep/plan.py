@@ -54,6 +54,8 @@ class Planned:
     name: str
     """Its folder in that of the sweep."""
     config: RunConfig
+    options: Options = field(default_factory=dict)
+    """What was said of it, by the dotted names of options."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _named(found: Sequence[_One]) -> tuple[Planned, ...]:
     alike: dict[str, list[_One]] = {}
     for one, config in zip(found, configs, strict=True):
         alike.setdefault(run_name(config), []).append(one)
-    runs: dict[str, RunConfig] = {}
+    runs: dict[str, Planned] = {}
     for one, config in zip(found, configs, strict=True):
         others = alike[run_name(config)]
         told = [
@@ -209,12 +211,12 @@ def _named(found: Sequence[_One]) -> tuple[Planned, ...]:
         ]
         labels = [label(name, one.options[name]) for name in told if name in one.options]
         name = run_name(config, labels)
-        if runs.setdefault(name, config) != config:
+        if runs.setdefault(name, Planned(name, config, one.options)).config != config:
             raise UsageError(
                 f"two different runs would be called {name}; give values that differ in their "
                 "first six digits, or methods and presets with names of their own"
             )
-    return tuple(Planned(name, config) for name, config in runs.items())
+    return tuple(runs.values())
 
 
 def _differs(name: str, runs: Sequence[_One]) -> bool:
