@@ -32,6 +32,7 @@ from ucpo.config.options import RunConfig
 from ucpo.envs.interface import EVERY_STEP, TaskSpec
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.ucp import UCP
+from ucpo.runs.collection import Here
 from ucpo.runs.loop import train
 from ucpo.runs.run import Run
 from ucpo.runs.sinks import Journal
@@ -272,7 +273,8 @@ def run_loop(ucp: Run, iterations: int) -> float:
     ucp.learner.act(*begun)  # compile and warm up
     progress.goal = ucp.learner.env_steps + 8 * iterations
     begin = time.perf_counter()
-    train(ucp.learner, ucp.task, begun, progress, Journal(), hold=EVERY_STEP)
+    source = Here(ucp.learner, ucp.task, begun, EVERY_STEP)
+    train(ucp.learner, source, progress, Journal())
     return time.perf_counter() - begin
 
 

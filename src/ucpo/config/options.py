@@ -222,6 +222,9 @@ class RunConfig:
     decision matter more and sees further with the same n-step; policies act at every step after."""
     asynchronous: bool = False
     """Step environments that are not our own in processes of their own, at the same time."""
+    collectors: int = 0
+    """Ray actors, on this machine or a cluster (RAY_ADDRESS), that step the environments of an
+    on-policy method, each its share. 0: they are stepped here. Another number is another run."""
     worker_timeout: float = 120.0
     """Seconds after which such a process that does not answer counts as lost."""
     restart_workers: bool = True
@@ -267,6 +270,7 @@ class RunConfig:
             ("env_steps", 1, _MOST),
             ("num_envs", 1, 10**6),
             ("hold", 1, 1000),
+            ("collectors", 0, self.num_envs),
             ("updates", 1, 10**6),
             ("threads", 1, 10**4),
             ("log_every", 1, _MOST),

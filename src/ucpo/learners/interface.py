@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
-from ucpo.envs.interface import Arrays, Episodes, Step
+from ucpo.envs.interface import Arrays, Episodes, Ints, Step
 from ucpo.policies.policy import Policy
 from ucpo.problem import Floats
 
@@ -69,6 +69,27 @@ class Learner(Protocol):
 
     def restore(self, state: Arrays) -> None:
         """Go on from the state of a learner of the same configuration."""
+
+
+@runtime_checkable
+class Collected(Learner, Protocol):
+    """A learner for which copies of it may act elsewhere, since it learns of whole rollouts."""
+
+    sample: Floats
+    """What the last actions were drawn as, (n, k); to be set where they were drawn elsewhere."""
+
+    @property
+    def room(self) -> int:
+        """Decisions until it next improves, and acts otherwise."""
+
+    def acting(self) -> Arrays:
+        """What acting depends on."""
+
+    def act_as(self, state: Arrays, seed: int) -> None:
+        """Act as the learner does that `state` is of, with noise of this seed."""
+
+    def forget(self, rows: Ints) -> None:
+        """The episodes under way in these rows are lost: new ones begin there."""
 
 
 class Memory(Protocol):

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.envs.interface import Arrays, Episodes, Step
+from ucpo.envs.interface import Arrays, Episodes, Ints, Step
 from ucpo.envs.shaping import Shaping
 from ucpo.learners.actors import OnPolicyActor
 from ucpo.learners.interface import Memory, Metrics, Multiplier
@@ -136,7 +136,7 @@ class PPO:
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
         self._recent = Recent(len(about.cost_names))
-        self._sample: Floats = np.zeros(0, np.float32)  # what the last actions were made of
+        self.sample: Floats = np.zeros(0, np.float32)  # what the last actions were made of
         self._earned, self._doubted = 0.0, False
 
     # --- Collect ---
@@ -147,7 +147,7 @@ class PPO:
         output = self.actor(self._shown(obs), torch.from_numpy(stock).to(self._device))
         sample = self.actor.kind.sample(output, self.actor.spread, self._noise)
         # Ratios are of what was drawn: what clipping made of it has no density.
-        self._sample = sample.cpu().numpy()
+        self.sample = sample.cpu().numpy()
         actions: Floats = self.actor.action(sample).cpu().numpy()
         return actions
 
@@ -155,9 +155,27 @@ class PPO:
         """Note one decision everywhere."""
         stocks = (stock, step.successor_stock, step.initial_stock)
         reward, added = self._shaping(step.reward, *stocks), self._increments(*stocks)
-        self.rollout.add(obs, stock, self._sample, actions, reward, added, step)
+        self.rollout.add(obs, stock, self.sample, actions, reward, added, step)
         self.env_steps += int(step.env_steps.sum())
         self._earned += float(step.reward.sum())
+
+    @property
+    def room(self) -> int:
+        """Decisions until the rollout is full."""
+        return self.rollout.room
+
+    def acting(self) -> Arrays:
+        """The actor and how observations are shown to it."""
+        return states.gather(self._acting())
+
+    def act_as(self, state: Arrays, seed: int) -> None:
+        """Act as another does, with noise of this seed."""
+        states.scatter(self._acting(), state)
+        self._noise.manual_seed(seed)
+
+    def forget(self, rows: Ints) -> None:
+        """Episodes under way in these rows are lost."""
+        self.rollout.forget(rows)
 
     def observe(self, episodes: Episodes) -> None:
         """Learn of finished episodes; they move the prices after the rollout they finished in."""
@@ -354,12 +372,14 @@ class PPO:
         """Go on from the state of a learner of the same configuration."""
         states.scatter(self._parts(), state)
 
+    def _acting(self) -> dict[str, states.Part]:
+        return {"actor": states.Module(self.actor, "actor"), "normaliser": self.normaliser}
+
     def _parts(self) -> dict[str, states.Part]:
         return {
-            "actor": states.Module(self.actor, "actor"),
+            **self._acting(),
             "values": states.Module(self.values, "values"),
             "adam": states.Optimiser(self._optimiser, self._learned, "adam"),
-            "normaliser": self.normaliser,
             "multipliers": self.multiplier,
             "rollout": self.rollout,
             "recent": self._recent,

@@ -68,6 +68,11 @@ class Rollout:
         """Whether there is no room for another decision."""
         return self.length == len(self.reward)
 
+    @property
+    def room(self) -> int:
+        """Decisions there is room for, before it begins anew."""
+        return len(self.reward) - (0 if self.full else self.length)
+
     def add(
         self,
         obs: Floats,
@@ -117,6 +122,12 @@ class Rollout:
         """Episodes under way are lost, and with them what they have not been judged for."""
         self.length = 0
         self.age[:] = 0
+
+    def forget(self, rows: Ints) -> None:
+        """Episodes under way in these rows are lost: what they did last is as at a time limit."""
+        if 0 < self.length < len(self.reward):
+            self.truncated[self.length - 1, rows] |= ~self.terminated[self.length - 1, rows]
+        self.age[rows] = 0
 
     def recent_actions(self, row: int, env_steps: int) -> Floats:
         """What an environment was last made to do, (k, action), as far as it is kept."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ucpo.envs.interface import Episodes, Hold, VectorTask
+from ucpo.envs.interface import Episodes
 from ucpo.learners.interface import Learner
-from ucpo.problem import Floats
+from ucpo.runs.collection import Source
 from ucpo.runs.guards import finite
 from ucpo.runs.progress import Progress
 from ucpo.runs.sinks import Journal
@@ -14,12 +14,10 @@ from ucpo.runs.sinks import Journal
 
 def train(
     learner: Learner,
-    task: VectorTask,
-    begun: tuple[Floats, Floats],
+    source: Source,
     progress: Progress,
     journal: Journal,
     *,
-    hold: Hold,
     stopped: Callable[[], bool] = lambda: False,
     save: Callable[[], None] = lambda: None,
     on_episodes: Callable[[Episodes], object] = lambda episodes: None,
@@ -28,27 +26,23 @@ def train(
 
     Args:
         learner: What acts and learns; may have learned before.
-        task: The batch of environments, with episodes under way.
-        begun: What it says to act on: observations (n, obs) and stocks (n, C).
+        source: Where its decisions and what came of them are made.
         progress: How far the training is, and its goal.
         journal: Where metrics go.
-        hold: How long decisions are kept.
         stopped: Asked after every iteration; True ends the training.
-        save: Called after every iteration; may write a checkpoint.
+        save: Called after every iteration whose source is settled; may write a checkpoint.
         on_episodes: Told of episodes as they finish.
     """
-    obs, stock = begun
-    while learner.env_steps < progress.goal and not stopped():
-        actions = learner.act(obs, stock)
-        step = task.step(actions, hold)
+    while learner.env_steps < progress.goal and not (source.settled and stopped()):
+        obs, stock, actions, step = source.decide(progress.goal - learner.env_steps)
         learner.remember(obs, stock, actions, step)
         learner.observe(step.episodes)
         progress.observe(step.episodes)
         if len(step.episodes):
             on_episodes(step.episodes)
-        obs, stock = step.obs, step.stock
         for metrics in learner.improve():
             progress.learned |= finite(metrics, learner)
         if progress.due():
             journal.write(progress.row(), progress.timing())
-        save()
+        if source.settled:
+            save()

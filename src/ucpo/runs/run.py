@@ -175,6 +175,7 @@ class Run:
                 stack.callback(folder.close)
                 training.config = dataclasses.replace(self.config, env_steps=goal)
             stack.enter_context(logged(None if folder is None else folder.path, show))
+            stack.callback(training.rest)
             interruption = stack.enter_context(interruptible())
             stack.callback(self._note, interruption)
             asked = interruption.asked
@@ -184,18 +185,16 @@ class Run:
             with _unless_refused(folder if run is not None else None), ExitStack() as opened:
                 journal = Journal([*files.patiently(made, asked), *sinks], asked)
                 opened.callback(journal.close)
-                begun = training.begin()
+                source = training.source()
                 stack.callback(opened.pop_all().close)
             heard = [training.schedule.observe, *([on_episode] if on_episode else [])]
             saver = None if folder is None else Saver(training, folder, self._checkpoint, asked)
             with _left_behind(training, folder, saver):
                 collect_and_improve(
                     self.learner,
-                    self.task,
-                    begun,
+                    source,
                     training.progress,
                     journal,
-                    hold=self.config.holding,
                     stopped=lambda: asked() or (stop is not None and stop()),
                     save=saver or (lambda: None),
                     on_episodes=lambda episodes: [tell(episodes) for tell in heard],

@@ -15,9 +15,11 @@ from ucpo.config.options import RunConfig
 from ucpo.config.price_assembly import make_schedule
 from ucpo.envs.interface import Arrays, VectorTask
 from ucpo.envs.registry import Task
-from ucpo.errors import say_once
-from ucpo.learners.interface import Learner, Schedule
+from ucpo.errors import UsageError, say_once
+from ucpo.learners.interface import Collected, Learner, Schedule
 from ucpo.problem import BudgetGrid, Floats
+from ucpo.runs.collection import Here, Source
+from ucpo.runs.collectors import Collectors, Gathered, collected
 from ucpo.runs.progress import Progress
 from ucpo.stock import Start, starts
 from ucpo.storage import states
@@ -45,10 +47,15 @@ class Training:
         torch.set_float32_matmul_precision("medium" if config.precision == "bf16" else "highest")
         if config.stock == "discounted" and config.stock_discount == 1.0:
             say_once("a stock discounted by 1 is not discounted: ucp-ds is ucp at a gamma of 1")
-        made = make_task(task, config)
+        made = collected(task, config) if config.collectors else make_task(task, config)
         grid = make_grid(config, made.spec)
         generator = np.random.default_rng([config.seed, 1])
         learner = make_learner(config, made.spec, grid, generator)
+        if config.collectors and not isinstance(learner, Collected):
+            raise UsageError(
+                f"{config.method} learns from a memory of its own, which is not collected "
+                "elsewhere; --collectors is for on-policy methods, such as ucp-ppo and ppo-lag"
+            )
         progress = Progress(learner, grid, made.spec.cost_names, config.env_steps, config.log_every)
         schedule = make_schedule(config.schedule, grid)
         return cls(config, made, grid, schedule, learner, generator, progress)
@@ -64,6 +71,18 @@ class Training:
             self.learner.cut()
             begun = self.task.reset(self.starts(), self.config.stock_discount)
         return begun
+
+    def source(self) -> Source:
+        """Where decisions are made; asked once."""
+        begun = self.begin()
+        if isinstance(self.task, Collectors) and isinstance(self.learner, Collected):
+            return Gathered(self.task, self.learner, self.schedule, self.generator)
+        return Here(self.learner, self.task, begun, self.config.holding)
+
+    def rest(self) -> None:
+        """Let go of what is only needed while it trains."""
+        if isinstance(self.task, Collectors):
+            self.task.close()
 
     def state(self) -> Arrays:
         """Everything but the rows of the learner's memory."""

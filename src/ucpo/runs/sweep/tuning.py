@@ -141,6 +141,11 @@ class Study:
         """A trial that goes on, for reports."""
         return self._optuna.trial.Trial(self._study, trial._trial_id)
 
+    def reported(self, trial: Any) -> Mapping[int, float]:
+        """What a trial was worth so far, by environment steps."""
+        found: Mapping[int, float] = self.trials()[trial.number].intermediate_values
+        return found
+
     def planned(self, trial: Any) -> Planned:
         """The run of a trial."""
         run = self._run(trial)
@@ -259,19 +264,21 @@ def run_search(
             told(done)
         elif time.monotonic() - looked > _LOOK:
             looked = time.monotonic()
-            _look(study.search, folder.path, trials)
+            _look(study, folder.path, trials)
         tick()
     return study.best()
 
 
-def _look(search: Search, folder: Path, trials: Mapping[str, Any]) -> None:
+def _look(study: Study, folder: Path, trials: Mapping[str, Any]) -> None:
     """Tell Optuna what the logs say, and trials that fall behind to stop."""
     for name, trial in trials.items():
         row = last_row(folder / name / METRICS_FILE)
-        worth = search.worth(row)
+        worth = study.search.worth(row)
         if worth is None:
             continue
-        trial.report(worth, int(row["env_steps"]))
+        steps = int(row["env_steps"])
+        if steps not in study.reported(trial):
+            trial.report(worth, steps)
         if trial.should_prune():
             (folder / name / PRUNED_FILE).write_text("It fell behind other trials.\n")
 
