@@ -115,7 +115,7 @@ def test_the_first_pass_finds_every_ratio_1_though_observations_drift():
         actions = learner.act(obs, stock)
         with torch.no_grad():
             mean = learner.actor(learner.normaliser(torch.from_numpy(obs)), torch.from_numpy(stock))
-        sample = torch.from_numpy(learner._sample)
+        sample = torch.from_numpy(learner.sample)
         at_the_time.append(GAUSSIAN.log_probability(sample, mean, learner.actor.log_std))
         step = task.step(actions)
         learner.remember(obs, stock, actions, step)
@@ -131,7 +131,7 @@ def test_ratios_are_of_what_was_drawn_and_actions_of_what_clipping_made_of_it():
         learner.actor.body.layers.stack()[-1][1].fill_(3.0)
     actions = learner.act(*begun)
     assert actions.tolist() == [[1.0]] * 4
-    assert learner._sample.ravel() == pytest.approx([3.0] * 4, abs=0.5)
+    assert learner.sample.ravel() == pytest.approx([3.0] * 4, abs=0.5)
     collect(learner, task, begun)
     assert learner.rollout.sample.min() > 2.0
     assert (learner.rollout.action == 1.0).all()
