@@ -162,7 +162,7 @@ def prepared(name: str, num_envs: int, threads: int | None, sleep: bool | None) 
     task = NavigationTask(num_envs, name, sleep=sleep, threads=threads)
     random = np.random.default_rng(0)
     task.reset(Start(int(random.integers(2**31)), np.zeros(1)) for _ in itertools.count())
-    task.steps[:] = random.integers(task.arena.max_episode_steps, size=num_envs)
+    task.lengths[:] = random.integers(task.arena.max_episode_steps, size=num_envs)
     return task
 
 

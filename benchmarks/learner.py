@@ -4,7 +4,8 @@
 
 All contestants take turns in one process, so that whatever else the machine does hits them alike;
 times are medians of elapsed milliseconds. The floor is the time the update's matrix products alone
-would take at the rate that the same thread reaches on 256 x 256 x 256 in the same turns.
+would take at the rate that the same thread reaches on 256 x 256 x 256 in the same turns, the faster
+of PyTorch's product and ours.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from straightforward import Straightforward, distance
 from ucpo.config.assembly import make_grid, make_learner
 from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
-from ucpo.envs.interface import EVERY_STEP, TaskSpec
+from ucpo.envs.interface import TaskSpec
+from ucpo.learners.kernels import ahead
+from ucpo.learners.networks import Layers
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.ucp import UCP
 from ucpo.runs.collection import Here
@@ -39,6 +42,9 @@ from ucpo.runs.sinks import Journal
 
 OBS, ACTION = 60, 2
 TASKS = ("SafetyPointGoal1-v0", "SafetyHopperVelocity-v1")
+OMNISAFE = "38-44"
+"""Environment steps per second, one update each, of its SACLag and TD3Lag on SafetyPointGoal1-v0,
+measured earlier: `omnisafe train --algo SACLag --env-id SafetyPointGoal1-v0` says it."""
 
 
 def main() -> None:
@@ -48,10 +54,8 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=400, help="of the training loop")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--no-loop", action="store_true", help="leave the training loop out")
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     options = parser.parse_args()
-    torch.set_float32_matmul_precision("medium" if options.precision == "bf16" else "highest")
-    results: dict[str, Any] = {"machine": machine(), "precision": options.precision}
+    results: dict[str, Any] = {"machine": machine()}
     print(" · ".join(f"{key} {value}" for key, value in results["machine"].items()))
 
     results["update"] = updates(options)
@@ -61,6 +65,15 @@ def main() -> None:
     results["replay"] = replay()
     if not options.no_loop:
         results["loop"] = [loop(task, options.iterations) for task in TASKS]
+        results["loop"] += [
+            loop(TASKS[0], options.iterations, method, preset, budget="25")
+            for method, preset in (
+                ("sac-lag", "auto"),
+                ("sac-lag", "omnisafe-offpolicy-navigation"),
+                ("td3-lag", "omnisafe-offpolicy-navigation"),
+            )
+        ]
+        results["loop"].append(loop(TASKS[0], options.iterations, preset="auto"))
         table("the training loop, one thread", results["loop"])
         results["side by side"] = side_by_side(options.iterations)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -92,21 +105,39 @@ def updates(options: argparse.Namespace) -> list[dict[str, float]]:
         compiled.update(batch, noise)
         print(f"torch.compile took {time.perf_counter() - begin:.0f} s")
         contestants["compiled"] = lambda: compiled.update(batch, noise)
-    square = torch.randn(256, 256)
-    contestants["product"] = lambda: [square @ square for _ in range(10)]
+    contestants |= products()
+    short = paper_agent(preset="navigation", quantiles=50)
+    contestants["ours, navigation"] = short.update
 
     rows = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         times = turns(contestants, options.rounds)
-        floor = matrix_flops() / (2 * 256**3) * times["product"] / 10
-        row = {"threads": threads, **{k: times[k] for k in contestants if k != "product"}}
+        rate = fastest(times)
+        floor, short_floor = matrix_flops() / rate, matrix_flops(quantiles=50, hidden=128) / rate
+        names = [name for name in contestants if "product" not in name]
+        row = {"threads": threads, **{name: times[name] for name in names}}
         row |= {"floor": floor, "ours/eager": row["ours"] / row["eager"]}
         if "compiled" in row:
             row["ours/compiled"] = row["ours"] / row["compiled"]
-        rows.append(row | {"ours/floor": row["ours"] / floor})
+        row |= {"ours/floor": row["ours"] / floor}
+        rows.append(row | {"navigation/floor": row["ours, navigation"] / short_floor})
     table(f"one update, {matrix_flops() / 1e9:.2f} GFLOP of products [ms]", rows)
     return rows
+
+
+def products() -> dict[str, Callable[[], object]]:
+    """Ten products of 256 x 256 x 256 each, PyTorch's and ours."""
+    square, layer = torch.randn(256, 256), Layers(1, [256, 256], torch.Generator())
+    return {
+        "product": lambda: [square @ square for _ in range(10)],
+        "our product": lambda: [ahead(layer, square[None]) for _ in range(10)],
+    }
+
+
+def fastest(times: dict[str, float]) -> float:
+    """Floating-point operations per millisecond of the faster one."""
+    return 10 * 2 * 256**3 / min(times[name] for name in ("product", "our product"))
 
 
 def check(agent: UCP) -> float:
@@ -139,7 +170,6 @@ def matrix_flops(
 
 def baselines(rounds: int) -> list[dict[str, Any]]:
     """SAC and TD3 as OmniSafe runs them and as we do: time of an update over its matrix floor."""
-    square = torch.randn(256, 256)
     agents = {
         f"{method}, {preset}": paper_agent(method=method, preset=f"{preset}-offpolicy-navigation")
         for method in ("sac-lag", "td3-lag")
@@ -149,14 +179,15 @@ def baselines(rounds: int) -> list[dict[str, Any]]:
     contestants: dict[str, Callable[[], object]] = {
         name: lambda agent=agent: (agent.update(), agent.update()) for name, agent in agents.items()
     }
-    contestants["product"] = lambda: [square @ square for _ in range(10)]
-    times = turns(contestants, rounds)
+    times = turns(contestants | products(), rounds)
     rows = []
     for name, agent in agents.items():
-        flops = baseline_flops(agent.settings.delay, "td3" in name and "omnisafe" in name)
-        floor = flops / (2 * 256**3) * times["product"] / 10
+        hidden = agent.critics.body.layers.sizes[1]
+        another = "td3" in name and "omnisafe" in name
+        floor = baseline_flops(agent.settings.delay, another, hidden=hidden) / fastest(times)
         update = times[name] / 2
-        rows.append({"learner": name, "update": update, "floor": floor, "ratio": update / floor})
+        row = {"learner": name, "update": update, "floor": floor, "ratio": update / floor}
+        rows.append(row | {"updates/s, at most": 1e3 / update, "OmniSafe's env steps/s": OMNISAFE})
     table("one update of SAC and TD3, one thread [ms]", rows)
     return rows
 
@@ -232,11 +263,12 @@ def replay() -> dict[str, float]:
     return row
 
 
-def loop(name: str, iterations: int) -> dict[str, Any]:
-    """The real training loop with the paper's preset, split by what it spends its time on."""
-    ucp = Run(
-        name, preset="paper", env_steps=iterations * 8, random_steps=0, multiplier={"start": 0}
-    )
+def loop(
+    name: str, iterations: int, method: str = "ucp", preset: str = "paper", **options: Any
+) -> dict[str, Any]:
+    """The real training loop, split by what it spends its time on."""
+    long = {"env_steps": 10**7, "random_steps": 0, "multiplier": {"start": 0}}
+    ucp = Run(name, method=method, preset=preset, **long, **options)
     spent = dict.fromkeys(("step", "act", "sample", "update"), 0.0)
 
     def timed(owner: object, method: str, key: str) -> None:
@@ -254,12 +286,14 @@ def loop(name: str, iterations: int) -> dict[str, Any]:
     timed(ucp.learner, "act", "act")
     timed(ucp.learner, "update", "update")
     timed(ucp.learner.replay, "sample", "sample")
+    before = ucp.learner.env_steps
     seconds = run_loop(ucp, iterations)
+    env_steps = ucp.learner.env_steps - before
     share = (seconds - spent["update"]) / seconds
     return {
-        "task": name,
+        "task, method, preset": f"{name}, {method}, {preset}",
         "iterations/s": iterations / seconds,
-        "env steps/s": 8 * iterations / seconds,
+        "env steps/s": env_steps / seconds,
         "iteration [ms]": 1e3 * seconds / iterations,
         "collect [ms]": 1e3 * (spent["step"] + spent["act"]) / iterations,
         "sample [ms]": 1e3 * spent["sample"] / iterations,
@@ -271,9 +305,10 @@ def loop(name: str, iterations: int) -> dict[str, Any]:
 def run_loop(ucp: Run, iterations: int) -> float:
     begun, progress = ucp.training.begin(), ucp.training.progress
     ucp.learner.act(*begun)  # compile and warm up
-    progress.goal = ucp.learner.env_steps + 8 * iterations
+    hold = ucp.config.holding
+    progress.goal = ucp.learner.env_steps + ucp.config.num_envs * hold.env_steps * iterations
     begin = time.perf_counter()
-    source = Here(ucp.learner, ucp.task, begun, EVERY_STEP)
+    source = Here(ucp.learner, ucp.task, begun, hold)
     train(ucp.learner, source, progress, Journal())
     return time.perf_counter() - begin
 

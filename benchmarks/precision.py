@@ -2,8 +2,8 @@
 
     python benchmarks/precision.py [--seeds 0 1 2] [--env-steps N]
 
-Rounds the operands of every matrix product of the learner to bf16 and adds up in f32: what
-`--precision bf16` does on processors that have units for it, done slowly on any processor.
+Rounds the operands of the forward products of the learner to bf16 and adds up in f32: what
+`--precision bf16` does on a GPU, done slowly on any processor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from ucpo.envs.registry import make_task
 from ucpo.evaluation import evaluate
+from ucpo.learners.networks import Layers
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.runs.run import UCP
 
@@ -29,22 +29,17 @@ BUDGETS = (0.0, 5.0, 10.0, 15.0)
 @contextmanager
 def rounded() -> Iterator[None]:
     """Products whose operands are rounded to bf16; addition and result stay f32."""
-    exact = torch.mm, torch.addmm
+    exact, compiled = torch.baddbmm, Layers.compiled
 
     def short(x: Tensor) -> Tensor:
         return x.bfloat16().float()
 
-    def mm(a: Tensor, b: Tensor, **rest: Any) -> Tensor:
-        return exact[0](short(a), short(b), **rest)
-
-    def addmm(bias: Tensor, a: Tensor, b: Tensor, **rest: Any) -> Tensor:
-        return exact[1](bias, short(a), short(b), **rest)
-
-    torch.mm, torch.addmm = mm, addmm
+    torch.baddbmm = lambda bias, a, b: exact(bias, short(a), short(b))
+    Layers.compiled = False
     try:
         yield
     finally:
-        torch.mm, torch.addmm = exact
+        torch.baddbmm, Layers.compiled = exact, compiled
 
 
 def gradients() -> tuple[float, float]:

@@ -6,7 +6,7 @@ import torch
 
 from ucpo.errors import UsageError
 from ucpo.learners import optimisation
-from ucpo.learners.optimisation import Descent, Slope, add_squares, limit_norms
+from ucpo.learners.optimisation import Adam, Descent, Slope, add_squares, limit_norms
 
 
 def weight(*values):
@@ -86,6 +86,21 @@ def test_a_descent_is_adam_on_gradients_clipped_by_network(monkeypatch, compiled
     for ours, theirs in zip(weights, book, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
         assert (ours - networks()[0][:, : ours.shape[1]]).abs().max() > 0.1
+
+
+def test_weights_of_any_shape_have_rates_of_their_own():
+    ours, book = ([torch.ones(3).requires_grad_(), torch.ones(2, 4).requires_grad_()] for _ in "ab")
+    adam = Adam(ours, epsilon=1e-5)
+    groups = [{"params": [w], "lr": rate} for w, rate in zip(book, (0.1, 0.01), strict=True)]
+    theirs = torch.optim.Adam(groups, eps=1e-5)
+    for _ in range(3):
+        for weights in (ours, book):
+            for weight in weights:
+                weight.grad = 2.0 * weight.detach() - 0.5
+        adam.step([0.1, 0.01])
+        theirs.step()
+    for one, other in zip(ours, book, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
 def test_a_restored_descent_goes_on_bit_for_bit():

@@ -108,6 +108,8 @@ def make_device(name: str) -> torch.device:
 
 def make_task(task: Task, config: RunConfig) -> VectorTask:
     """The task to train on, with the ends of episodes a method asks for."""
+    entry = registry.entry_of(task)
+    shares = config.threads > 1 and entry is not None and entry.threaded
     made = registry.make_task(
         task,
         config.num_envs,
@@ -117,6 +119,7 @@ def make_task(task: Task, config: RunConfig) -> VectorTask:
             "worker_timeout": config.worker_timeout,
             "restart_workers": config.restart_workers,
         },
+        **({"threads": config.threads} if shares else {}),
     )
     if config.shaping.kind == "early-termination":
         made = EarlyTermination(made)

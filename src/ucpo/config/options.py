@@ -238,11 +238,12 @@ class RunConfig:
     decay_steps: int = 1_000_000
     """Environment steps over which learning rates fall to their final ones, where these are set."""
     threads: int = 1
-    """Threads of the learner. More than one may change the last digits between runs."""
+    """Threads of the learner and, if more than one, of the physics of our own tasks, which shares
+    them by itself otherwise, where that pays. More than one may change the last digits of runs."""
     device: str = "cpu"
     """Where the networks are: cpu, cuda, or cuda:1 and so on."""
     precision: Literal["f32", "bf16"] = "f32"
-    """Of matrix products: f32, or faster with operands rounded to bf16 where the processor can."""
+    """Of matrix products on a GPU: f32, or with operands rounded to bf16. On a CPU always f32."""
     log_every: int = 5_000
     """Environment steps between rows of metrics."""
     checkpoint_every: float = 5.0

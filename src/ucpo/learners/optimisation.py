@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,12 +44,6 @@ class Slope:
         return self.first * max(1.0 - env_steps / self.env_steps, 0.0)
 
 
-def adam_of(groups: list[list[Tensor]], epsilon: float) -> torch.optim.Adam:
-    """Adam of several groups of weights, each with a step size of its own."""
-    parts = [{"params": group} for group in groups]
-    return torch.optim.Adam(parts, eps=epsilon, fused=_fuses(groups[0]))
-
-
 def add_squares(weights: list[Tensor], share: float) -> None:
     """Add the gradient of a share of the sum of squares to those that are there."""
     for weight in weights:
@@ -56,60 +51,50 @@ def add_squares(weights: list[Tensor], share: float) -> None:
             weight.grad.add_(weight.detach(), alpha=2.0 * share)
 
 
-def _fuses(weights: list[Tensor]) -> bool:
-    return weights[0].device.type in ("cpu", "cuda")
-
-
-class Descent:
-    """Adam on networks side by side, each with a limited gradient norm.
+class Adam:
+    """Adam, in one compiled pass over each tensor on the CPU.
 
     Args:
-        weights: Matrices with a row for each network.
-        limit: Largest norm of a network's gradient.
-        together: How many networks, the first ones, count as one there.
+        weights: What is moved, along the gradients that are left in it.
+        epsilon: Keeps steps along small gradients small.
     """
 
-    MEMORY, EPSILON = (0.9, 0.999), 1e-8
+    MEMORY = (0.9, 0.999)
 
-    def __init__(self, weights: list[Tensor], limit: float, together: int = 1) -> None:
-        self._weights, self._limit, self._together = weights, limit, together
-        self._steps = 0
+    def __init__(self, weights: list[Tensor], epsilon: float = 1e-8) -> None:
+        self.weights, self._epsilon, self._steps = weights, epsilon, 0
         self._means = [torch.zeros_like(weight) for weight in weights]  # of gradients
         self._squares = [torch.zeros_like(weight) for weight in weights]  # likewise
-        # Compiled on the CPU: one pass instead of ten.
-        on_cpu = all(w.device.type == "cpu" and w.dtype == torch.float32 for w in weights)
-        self._sizes, self._move = (row_squares, descend) if on_cpu else (_row_squares, _descend)
+        self.compiled = all(w.device.type == "cpu" and w.dtype == torch.float32 for w in weights)
+        self._move = descend if self.compiled else _descend
+        self._plain = torch.ones(1, device=weights[0].device)
 
-    def step(self, loss: Tensor, rate: float) -> None:
-        """One step of this size down the gradient of a loss."""
-        for weight in self._weights:
-            weight.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.follow(rate)
+    def gradients(self) -> list[Tensor]:
+        """Of all weights; what has none has 0."""
+        return [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad
+            for weight in self.weights
+        ]
 
     @torch.no_grad()
-    def follow(self, rate: float) -> None:
-        """One step of this size along the gradients there are."""
-        gradients = [
-            torch.zeros_like(weight) if weight.grad is None else weight.grad
-            for weight in self._weights
-        ]
+    def step(self, rates: Sequence[float], shrink: Tensor | None = None) -> None:
+        """One step along the gradients there are.
+
+        Args:
+            rates: Step size of each of the weights.
+            shrink: A factor for the gradient of each row, (rows,), if weights are matrices.
+        """
         self._steps += 1
         first, second = (1.0 - memory**self._steps for memory in self.MEMORY)
-        shrink = self._shrink(gradients)
-        for weight, gradient, mean, square in zip(
-            self._weights, gradients, self._means, self._squares, strict=True
+        for rate, *parts in zip(
+            rates, self.weights, self.gradients(), self._means, self._squares, strict=True
         ):
-            kept = (weight.detach(), gradient, mean, square, shrink)
-            self._move(*kept, self.MEMORY, rate / first, second**0.5, self.EPSILON)
-
-    def _shrink(self, gradients: list[Tensor]) -> Tensor:
-        """By which factor each network's gradient is made smaller, (rows,)."""
-        squares = self._sizes(gradients[0])
-        for gradient in gradients[1:]:
-            squares += self._sizes(gradient)
-        squares[: self._together] = squares[: self._together].sum()
-        return (self._limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+            if shrink is None:
+                parts = [part.view(1, -1) for part in parts]
+            weight, gradient, mean, square = parts
+            factor = self._plain if shrink is None else shrink
+            kept = (weight.detach(), gradient, mean, square, factor)
+            self._move(*kept, self.MEMORY, rate / first, second**0.5, self._epsilon)
 
     def state(self) -> Arrays:
         """What `restore` needs to go on from here; nothing before the first step."""
@@ -138,6 +123,44 @@ class Descent:
             found[f"{index}/exp_avg"] = mean.cpu().numpy()
             found[f"{index}/exp_avg_sq"] = square.cpu().numpy()
         return found
+
+
+class Descent:
+    """Adam on networks side by side, each with a limited gradient norm.
+
+    Args:
+        weights: Matrices with a row for each network.
+        limit: Largest norm of a network's gradient.
+        together: How many networks, the first ones, count as one there.
+    """
+
+    def __init__(self, weights: list[Tensor], limit: float, together: int = 1) -> None:
+        self._adam, self._limit, self._together = Adam(weights), limit, together
+        self._sizes = row_squares if self._adam.compiled else _row_squares
+
+    def step(self, loss: Tensor, rate: float) -> None:
+        """One step of this size down the gradient of a loss."""
+        weights = self._adam.weights
+        for weight in weights:
+            weight.grad = None
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._adam.step([rate] * len(weights), self._shrink(self._adam.gradients()))
+
+    def _shrink(self, gradients: list[Tensor]) -> Tensor:
+        """By which factor each network's gradient is made smaller, (rows,)."""
+        squares = self._sizes(gradients[0])
+        for gradient in gradients[1:]:
+            squares += self._sizes(gradient)
+        squares[: self._together] = squares[: self._together].sum()
+        return (self._limit / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+
+    def state(self) -> Arrays:
+        """What Adam remembers."""
+        return self._adam.state()
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a saved state."""
+        self._adam.restore(state)
 
 
 def _row_squares(gradient: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from ucpo.learners.actors import OnPolicyActor
 from ucpo.learners.interface import Memory, Metrics, Multiplier
 from ucpo.learners.networks import Values
 from ucpo.learners.normaliser import Normaliser
-from ucpo.learners.optimisation import Slope, adam_of, add_squares, generator_on, limit_norms
+from ucpo.learners.optimisation import Adam, Slope, add_squares, generator_on, limit_norms
 from ucpo.learners.recent import Recent
 from ucpo.learners.rollout import Increments, Rollout, Signals, advantages
 from ucpo.learners.surrogates import Decisions, Scale, Surrogate, combined, slopes
@@ -130,9 +130,10 @@ class PPO:
         groups = (
             [self._critic_weights] if self._region else [self._actor_weights, self._critic_weights]
         )
-        self._rates = (settings.actor, settings.critic)[-len(groups) :]
+        rates = (settings.actor, settings.critic)[-len(groups) :]
         self._learned = [weight for group in groups for weight in group]
-        self._optimiser = adam_of(groups, settings.epsilon)
+        self._rates = [r for r, group in zip(rates, groups, strict=True) for _ in group]
+        self._optimiser = Adam(self._learned, settings.epsilon)
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
         self._recent = Recent(len(about.cost_names))
@@ -263,8 +264,7 @@ class PPO:
         settings, rows = self.settings, len(old.advantage)
         count = max(1, round(rows / settings.minibatch))
         losses, moved, entropy, passes = [], torch.zeros(()), torch.zeros(()), 0
-        for group, rate in zip(self._optimiser.param_groups, self._rates, strict=True):
-            group["lr"] = rate.at(self.env_steps)
+        self._now = [rate.at(self.env_steps) for rate in self._rates]
         while passes < settings.passes and moved <= settings.stop:
             order = torch.from_numpy(self._choice.permutation(rows)).to(self._device)
             mixed, given, wanted = seen.at(order), old.at(order), targets[:, order]
@@ -295,7 +295,7 @@ class PPO:
             of_policy = self.actor.learn(seen.obs, seen.stock, towards)
         groups = [self._actor_weights] if surrogate is not None else []
         limit_norms(groups, self._critic_weights, settings.clip, apart=settings.clip_each)
-        self._optimiser.step()
+        self._optimiser.step(self._now)
         self.updates += 1
         return torch.cat([of_policy.reshape(1).to(self._device), of_values])
 
@@ -379,7 +379,7 @@ class PPO:
         return {
             **self._acting(),
             "values": states.Module(self.values, "values"),
-            "adam": states.Optimiser(self._optimiser, self._learned, "adam"),
+            "adam": self._optimiser,
             "multipliers": self.multiplier,
             "rollout": self.rollout,
             "recent": self._recent,
