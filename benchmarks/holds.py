@@ -89,10 +89,28 @@ def table(rows: pl.DataFrame) -> None:
             held=pl.col("held").mean(),
         ).row(0)
         print(f"  {name:22} Brier {found[0]:.4f}   predicted {found[1]:.3f}   held {found[2]:.3f}")
+    print("  how often an episode that held had the higher prediction, at one budget and age:")
+    for way in WAYS:
+        print(f"    {way}: {ranking(open_, way):.3f}")
     for way in WAYS:
         print(f"  {way}: predicted -> held (predictions)")
         for low, *found in bins(open_, way):
             print(f"    {low:.1f}-{low + 0.1:.1f}: {found[0]:.3f} -> {found[1]:.3f} ({found[2]:,})")
+
+
+def ranking(rows: pl.DataFrame, way: str) -> float:
+    """Of pairs of episodes at one budget and age of which one held: how often it was ranked first.
+
+    0.5 is no better than chance; ties count half.
+    """
+    right = pairs = 0.0
+    for _, group in rows.group_by("budget_cost", "age"):
+        held, lost = (
+            group.filter(pl.col("held") == each)[way].to_numpy() for each in (True, False)
+        )
+        above = np.sign(held[:, None] - lost[None])
+        right, pairs = right + float((0.5 + 0.5 * above).sum()), pairs + above.size
+    return right / pairs
 
 
 def bins(rows: pl.DataFrame, way: str) -> list[tuple[float, float, float, int]]:
@@ -120,7 +138,7 @@ def draw(frames: list[pl.DataFrame], target: Path) -> None:
         axis.set(xlabel="predicted probability that the budget holds", ylabel="share that held")
         axis.set_aspect("equal")
         axis.grid(color="0.93")
-        axis.legend(loc="upper left", frameon=False, fontsize=9)
+        axis.legend(loc="lower right", frameon=False, fontsize=9)
     figure.savefig(target, dpi=110)
 
 

@@ -57,7 +57,9 @@ const Charts = (() => {
       if (rule.along === "diagonal" && xs.length) ys.push(least(xs), most(xs));
     }
     const boxes = chart.series.some((series) => series.kind === "bars" || series.kind === "steps");
-    return [padded(xs, 0.03, boxes), padded(ys, 0.06, true)];
+    const [low, high] = padded(ys, 0.06, true);
+    const above = typeof chart.floor === "number" && least(ys) >= chart.floor;
+    return [padded(xs, 0.03, boxes), [above ? Math.max(low, chart.floor) : low, high]];
   }
 
   // Where an interval ends below: costs and probabilities are never negative, so neither is that.

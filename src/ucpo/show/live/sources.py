@@ -161,7 +161,24 @@ def charts(sources: Sequence[Source]) -> dict[str, Any]:
     return {
         "frontier": [asdict(chart) for chart in _frontier(sources)],
         "training": [asdict(figure) for figure in figures],
+        "kept": [_kept(source) for source in sources],
     }
+
+
+def _kept(source: Source) -> list[dict[str, Any]]:
+    """For each cost the share of evaluated episodes that kept a budget, `y`, at budgets `x`."""
+    episodes = source.episodes()
+    if episodes is None or episodes.is_empty():
+        return []
+    return [
+        {"x": shares["budget"].to_list(), "y": shares["kept"].to_list()}
+        for name in cost_names(episodes)
+        for shares in [
+            episodes.group_by(budget=f"budget_{name}")
+            .agg(kept=(pl.col(f"cost_{name}") <= pl.col(f"budget_{name}")).mean())
+            .sort("budget")
+        ]
+    ]
 
 
 def _frontier(sources: Sequence[Source]) -> list[Chart]:

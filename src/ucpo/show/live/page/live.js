@@ -62,7 +62,7 @@
       if (same) told.lanes.forEach((each, i) => page.lanes[i].begin(each, metas[each.lane]));
       else {
         $("lanes").replaceChildren();
-        page.lanes = told.lanes.map((each, i) => new Panel.Lane($("lanes"), metas[each.lane], page.hello.sources[metas[each.lane].source], each, ask, each.lane));
+        page.lanes = told.lanes.map((each, i) => new Panel.Lane($("lanes"), metas[each.lane], page.hello.sources[metas[each.lane].source], each, ask, each.lane, (cost, budget) => kept(metas[each.lane].source, cost, budget)));
         const count = page.lanes.length;
         $("lanes").style.setProperty("--columns", count);
         for (const lane of page.lanes) {
@@ -133,6 +133,12 @@
         return y0 + ((x - x0) / (x1 - x0 || 1)) * (y1 - y0);
       }
     return points[points.length - 1][1];
+  }
+
+  // How often the evaluation kept a budget; null where nothing was evaluated.
+  function kept(source, cost, budget) {
+    const known = page.charts && page.charts.kept[source][cost];
+    return known ? between(known, budget) : null;
   }
 
   // The evaluation's curves, with a ring where each lane's next budget is on them.

@@ -21,9 +21,10 @@ const Panel = (() => {
   }
 
   class Lane {
-    constructor(parent, meta, source, episode, ask, index) {
+    constructor(parent, meta, source, episode, ask, index, kept) {
       this.number = meta.lane;
       this.ask = ask;
+      this.kept = kept;
       this.source = source;
       this.colour = COLOURS[index % COLOURS.length];
       this.root = make(parent, "article", "lane");
@@ -42,7 +43,7 @@ const Panel = (() => {
       const facts = make(side, "div", "facts");
       this.returns = fact(facts, "return so far", "return");
       this.step = fact(facts, "step", "age");
-      this.chance = fact(facts, "budget holds", "holds");
+      this.chance = fact(facts, "budget holds, by critics", "holds");
       this.explain = make(side, "p", "explain");
       this.costs = source.costs.map((name, i) => this.cost(side, name, i, meta.budget[i]));
       this.begin(episode, meta);
@@ -126,9 +127,7 @@ const Panel = (() => {
       if (this.limit) make(this.step, "small", "", ` of ${this.limit}`);
       this.chance.textContent = holds ? percent(Math.min(...holds)) : "–";
       this.chance.style.color = !holds ? "" : Math.min(...holds) < WHOLE ? Picture.ink("bad") : "";
-      const silent = !holds && this.silence;
-      this.explain.hidden = !silent;
-      if (silent) this.explain.textContent = "No critics come with this policy, so nothing predicts what it will still cost.";
+      this.tell(budget, !holds && this.silence);
       this.badge.hidden = !moment.over;
       if (moment.over) {
         const held = spent.every((cost, i) => cost <= budget[i] + 1e-9);
@@ -148,6 +147,19 @@ const Panel = (() => {
           each.now.output.textContent = plain(budget[i]);
         }
       });
+    }
+
+    // What is known beside the critics' word: how often the evaluation kept such a budget.
+    tell(budget, silent) {
+      const said = silent ? ["No critics come with this policy, so nothing predicts what it will still cost."] : [];
+      const shares = budget.map((each, i) => this.kept(i, each));
+      if (shares.every((share) => share !== null)) {
+        const which = shares.map((share, i) => `${percent(share)} of episodes kept a budget of ${plain(budget[i])}${shares.length > 1 ? ` for ${this.source.costs[i]}` : ""}`);
+        said.push(`In the evaluation, ${which.join(" and ")}.`);
+      }
+      const text = said.join(" ");
+      this.explain.hidden = !text;
+      if (this.explain.textContent !== text) this.explain.textContent = text;
     }
 
     draw() {
