@@ -25,6 +25,8 @@ class Live:
     task: str | None = None
     """Another task than the one trained on; also to say that the module of my_package:MyEnv-v0 may
     be imported, which a policy file alone must not decide."""
+    network: str | None = None
+    """my_module:my_network, where that made the policies' networks; imported only if said here."""
     port: int | None = None
     """Port to listen at; by default 8760, or any that is free."""
     host: str = "127.0.0.1"
@@ -44,10 +46,11 @@ class Live:
             if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "websockets"):
                 raise
             raise UsageError("the live page needs a server: pip install 'ucpo[live]'") from None
+        from ucpo.evaluation.runs import own_network
         from ucpo.show.live.sources import Source, tell_apart
         from ucpo.show.live.stage import Stage
 
-        sources = [Source(given, self.task) for given in self.policies]
+        sources = [Source(given, self.task, own_network(self.network)) for given in self.policies]
         tasks = {source.task for source in sources}
         if len(tasks) > 1:
             raise UsageError(f"only policies of one task play side by side, not {', '.join(tasks)}")

@@ -167,7 +167,7 @@ def test_what_a_budget_buys_has_a_ring_at_the_chosen_budget(browser):
         assert ring.count() == 2
         before = ring.first.get_attribute("cx")
         assert "% of episodes kept a budget of 10" in page.locator(".explain").inner_text()
-        assert "No critics come with" in page.locator(".explain").inner_text()
+        assert "There are no critics for this policy" in page.locator(".explain").inner_text()
         set_slider(page, "next", 25)
         wait(page, "page.settings.lanes[0].budget[0] === 25")
         assert float(ring.first.get_attribute("cx")) > float(before)

@@ -3,6 +3,9 @@
 import http.client
 import json
 import random
+import signal
+import subprocess
+import sys
 import time
 from urllib.parse import urlsplit
 
@@ -141,6 +144,22 @@ def test_somebody_who_does_not_read_keeps_nobody_waiting(server):
         assert idle is not None
 
 
+def test_an_error_nobody_expected_is_told_and_the_page_goes_on(server, caplog):
+    """A task of one's own may raise anything, in the middle of an episode and when it begins."""
+    lane = server.live.stage.lanes[0]
+    with stream(server) as socket:
+        heard(socket, "frame")
+        lane.step = lambda: 1 / 0
+        assert "ZeroDivisionError" in heard(socket, "refusal")["why"]
+        assert heard(socket, "settings")["paused"]
+        socket.send('{"do": "step"}')
+        assert "ZeroDivisionError" in heard(socket, "refusal")["why"]
+        del lane.step
+        socket.send('{"do": "pause", "on": false}')
+        assert heard(socket, "frame")
+    assert "met an error" in caplog.text
+
+
 def test_nobody_looks_and_nothing_is_computed(server):
     with stream(server) as socket:
         heard(socket, "frame")
@@ -190,3 +209,17 @@ def test_the_command_says_what_is_wrong_before_it_serves(words, why, capsys):
     with pytest.raises(SystemExit):
         main(["live", *words])
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_even_while_somebody_looks():
+    command = [sys.executable, "-m", "ucpo", "live", "zoo:SafetyPointGoal1-v0", "--no-browser"]
+    words = [*command, "--port", "0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as started:
+        said = [started.stderr.readline(), started.stderr.readline()]
+        address = urlsplit(said[0].split()[1])
+        with connect(f"ws://{address.netloc}/stream?{address.query}", proxy=None) as socket:
+            heard(socket, "frame", 60.0)
+            started.send_signal(signal.SIGINT)
+            assert started.wait(30) == 0
+        assert started.stderr.read() == "ended\n"

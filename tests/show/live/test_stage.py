@@ -209,6 +209,32 @@ def test_a_run_without_a_policy_shows_its_curves_and_plays_once_it_has_one(tmp_p
     stage.close()
 
 
+def test_a_newer_policy_of_a_run_takes_over_with_the_next_episode(with_critics, tmp_path):
+    import os
+    import shutil
+
+    from ucpo.policies.policy import Policy
+
+    run = tmp_path / "run"
+    shutil.copytree(with_critics, run)
+    source = Source(str(run))
+    stage = Stage([source], [[10.0]])
+    (lane,) = stage.lanes
+    newer = type(source.policy.info)(**{**vars(source.policy.info), "env_steps": 777})
+    Policy(source.policy.actor, newer).save(run / POLICY_FILE)
+    os.utime(run / POLICY_FILE, ns=(1, 1))  # another moment, whatever the clock says
+    assert source.refresh()
+    assert lane.playing.env_steps == 0
+    stage.obey("restart", {})
+    assert lane.playing.env_steps == 777
+    assert "another moment of the training" in lane.silence  # critics are of the one before
+    (run / POLICY_FILE).write_bytes(b"half")
+    assert source.refresh()  # and what cannot be read is not taken over
+    stage.obey("restart", {})
+    assert lane.playing.env_steps == 777
+    stage.close()
+
+
 def test_a_folder_without_anything_is_refused_as_everywhere(tmp_path):
     with pytest.raises(UsageError, match="there is no policy at"):
         Source(str(tmp_path))

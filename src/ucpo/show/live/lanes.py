@@ -146,7 +146,7 @@ class Lane:
             "seed": self.seed,
             "env_steps": self.playing.env_steps,
             "limit": self._task.spec.max_episode_steps,
-            "silence": self.silence,
+            "silent": self.silence is not None,
             "scenery": self.scenery,
             "moment": {**self.moment, "trail": []},
             "trail": self.trail[: self._fresh],

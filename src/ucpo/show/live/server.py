@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -27,6 +28,8 @@ from ucpo.show.live import messages
 from ucpo.show.live.page import document
 from ucpo.show.live.sources import charts
 from ucpo.show.live.stage import Stage
+
+log = logging.getLogger("uvicorn.error")
 
 PICTURES = 30.0
 """A second."""
@@ -213,7 +216,7 @@ class Live:
             episode, past = self.stage.episodes, len(self.stage.past)
             try:
                 moved = self.stage.advance(passed)
-            except (UsageError, NotFiniteError) as error:  # the task broke: stop, and say why
+            except Exception as error:  # a task of the user's own may raise anything
                 self.stage.paused = True
                 self._tell_all(_refusal(error), self.stage.settings())
                 continue
@@ -264,7 +267,7 @@ async def _hear(live: Live, socket: WebSocket, viewer: Viewer) -> None:
             if text is None:
                 raise UsageError("a message is text")
             live.obey(text)
-        except UsageError as error:
+        except Exception as error:  # as above; whoever looks is told, and the others play on
             viewer.tell(_text(_refusal(error)))
 
 
@@ -283,7 +286,11 @@ async def _tell(live: Live, socket: WebSocket, viewer: Viewer) -> None:
 
 
 def _refusal(error: Exception) -> dict[str, Any]:
-    return {"kind": "refusal", "why": str(error)}
+    """What a page is told; what nobody expected is also told to who started the server."""
+    if isinstance(error, UsageError | NotFiniteError):
+        return {"kind": "refusal", "why": str(error)}
+    log.error("ucpo: the live page met an error", exc_info=error)
+    return {"kind": "refusal", "why": f"{type(error).__name__}: {error}"[:500]}
 
 
 def _refresh(stage: Stage) -> bool:

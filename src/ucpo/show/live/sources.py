@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,10 +33,16 @@ class Source:
     Args:
         given: Run folder, policy file, ``zoo:TASK`` or ``hf:user/name``.
         task: Another task than the policy says.
+        network: What made the networks, where that was the user's own function.
     """
 
-    def __init__(self, given: str, task: str | None = None) -> None:
-        self.given, self.called = given, ""
+    def __init__(
+        self,
+        given: str,
+        task: str | None = None,
+        network: Callable[..., Any] | None = None,
+    ) -> None:
+        self.given, self.called, self._network = given, "", network
         path = places.locate(given)
         self.folder = path if path.is_dir() else path.parent
         self._file = path / POLICY_FILE if path.is_dir() else path
@@ -76,7 +82,7 @@ class Source:
         newer = [file for file in self._files() if self._changed(file)]
         if self._file in newer:
             try:
-                self._policy = load(self._file)
+                self._policy = load(self._file, network=self._network)
             except UsageError:
                 if self._policy is None:
                     raise

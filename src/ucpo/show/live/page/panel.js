@@ -96,7 +96,7 @@ const Panel = (() => {
       this.limit = episode.limit;
       this.moment = episode.moment;
       this.point = episode.moment.point;
-      this.silence = episode.silence;
+      this.silent = episode.silent;
       this.canvas.className = `picture ${{ side: "wide", none: "none" }[this.scenery.kind] || ""}`;
       this.title.textContent = this.source.name;
       this.subtitle.textContent = `seed ${episode.seed} · after ${episode.env_steps.toLocaleString("en")} environment steps`;
@@ -127,7 +127,7 @@ const Panel = (() => {
       if (this.limit) make(this.step, "small", "", ` of ${this.limit}`);
       this.chance.textContent = holds ? percent(Math.min(...holds)) : "–";
       this.chance.style.color = !holds ? "" : Math.min(...holds) < WHOLE ? Picture.ink("bad") : "";
-      this.tell(budget, !holds && this.silence);
+      this.tell(budget, !holds && this.silent);
       this.badge.hidden = !moment.over;
       if (moment.over) {
         const held = spent.every((cost, i) => cost <= budget[i] + 1e-9);
@@ -151,7 +151,7 @@ const Panel = (() => {
 
     // What is known beside the critics' word: how often the evaluation kept such a budget.
     tell(budget, silent) {
-      const said = silent ? ["No critics come with this policy, so nothing predicts what it will still cost."] : [];
+      const said = silent ? ["There are no critics for this policy, so nothing predicts what it will still cost."] : [];
       const shares = budget.map((each, i) => this.kept(i, each));
       if (shares.every((share) => share !== null)) {
         const which = shares.map((share, i) => `${percent(share)} of episodes kept a budget of ${plain(budget[i])}${shares.length > 1 ? ` for ${this.source.costs[i]}` : ""}`);
