@@ -40,6 +40,7 @@ def contents(run):
     return [(run / name).read_bytes() for name in ("metrics.csv", "policy.safetensors")]
 
 
+@pytest.mark.slow
 def test_a_run_is_a_function_of_its_seed_and_its_collectors_also_when_it_is_resumed(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train("Courier-v0", run=whole, show=False, **OPTIONS)

@@ -33,7 +33,7 @@ class _Watching:
         from rich.console import Console
         from rich.live import Live
 
-        self._folder, self._drawn = folder, 0.0
+        self._folder, self._due = folder, 0.0
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=1, transient=True)
         self._shown = console.is_terminal
@@ -51,9 +51,11 @@ class _Watching:
         """Draw the table again, if it is time to."""
         from ucpo.runs.sweep.sweep import statuses
 
-        if self._shown and time.monotonic() - self._drawn > _REDRAW:
-            self._live.update(runs_table(statuses(self._folder)))
-            self._drawn = time.monotonic()
+        begun = time.monotonic()
+        if self._shown and begun > self._due:
+            self._live.update(runs_table(_urgent_first(statuses(self._folder))))
+            took = time.monotonic() - begun
+            self._due = begun + max(_REDRAW, 10.0 * took)  # of a thousand runs less often
 
     def told(self, done: Done) -> None:
         """Say how a run ended."""
@@ -187,10 +189,10 @@ class Runs:
         if not self.watch:
             console.print(runs_table(found))
             return
-        with Live(runs_table(found), console=console, refresh_per_second=1) as live:
+        with Live(runs_table(_urgent_first(found)), console=console, refresh_per_second=1) as live:
             while True:
                 time.sleep(_REDRAW)
-                live.update(runs_table(statuses(self.folder)))
+                live.update(runs_table(_urgent_first(statuses(self.folder))))
 
 
 def runs_table(runs: Sequence[Status]) -> Any:
@@ -223,6 +225,12 @@ def runs_table(runs: Sequence[Status]) -> Any:
     summed = ", ".join(f"{count} {state}" for state, count in counts.items())
     left = time_left(runs)
     return Group(table, *failed, Text(summed + (f"; about {_clock(left)} left" if left else "")))
+
+
+def _urgent_first(runs: Sequence[Status]) -> list[Status]:
+    """What is going on before what waits or is over: a terminal may not have room for all."""
+    order = ("running", "evaluating", "failed", "stopped", "waiting", "pruned", "finished")
+    return sorted(runs, key=lambda run: order.index(run.state))
 
 
 _STYLES = {"failed": "bold red", "running": "green", "evaluating": "green", "finished": "bold"}

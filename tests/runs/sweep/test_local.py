@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ucpo import train
+from ucpo import Run, UsageError, train
 from ucpo.cli.main import main
-from ucpo.runs.status import read_status
+from ucpo.runs.status import Status, is_finished, last_row, read_status, time_left
 from ucpo.storage import files
 
 QUICK = """
@@ -212,6 +212,7 @@ def test_a_sweep_survives_three_kills(tmp_path):
     compare(tmp_path, text.replace("episodes = 0", "episodes = 4"), kills=3)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_replaced(tmp_path):
     file, folder = write(tmp_path, 'task = "Courier-v0"\n' + LONG), tmp_path / "sweep"
     process = start(file, folder)
@@ -223,6 +224,7 @@ def test_a_process_that_is_killed_is_replaced(tmp_path):
     assert "1 finished" in said
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_waited_for(tmp_path):
     disk = tmp_path / "small"
     disk.mkdir()
@@ -270,3 +272,45 @@ def test_a_run_that_has_not_begun_is_waiting_and_one_that_runs_says_where(tmp_pa
     with pytest.raises(SystemExit):
         main(["runs", str(tmp_path / "empty")])
     assert "no runs in" in capsys.readouterr().err
+
+
+def test_the_time_left_is_told_from_speeds_of_like_runs():
+    def run(method, state, **more):
+        return Status("", "T", method, 0, state, goal=1000, **more)
+
+    runs = [
+        run("ucp", "running", env_steps=500, speed=10.0),
+        run("ppo", "finished", env_steps=1000, speed=100.0),
+        run("ucp", "waiting"),
+        run("ppo", "stopped", env_steps=500),
+        run("sac", "waiting"),
+    ]
+    # 50 s, then 100 s as fast as ucp, 5 s as fast as ppo, and 1000 steps at the mean of both.
+    assert time_left(runs) == pytest.approx(50.0 + 100.0 + 5.0 + 1000.0 / 55.0)
+    assert runs[0].seconds_left == 50.0
+    assert time_left(runs[1:]) is None
+
+
+def test_the_last_whole_row_of_a_log_is_read_while_another_is_written(tmp_path):
+    file = tmp_path / "metrics.csv"
+    assert last_row(file) == {}
+    file.write_text("env_steps,return,cost/c\n")
+    assert last_row(file) == {}
+    file.write_text("env_steps,return,cost/c\n10,,2.5\n20,1.5,3")
+    assert last_row(file) == {"env_steps": 10.0, "cost/c": 2.5}
+    row = ",".join(["1"] * 3)
+    file.write_text("env_steps,return,cost/c\n" + f"{row}\n" * 40_000 + "7,8,9\n")
+    assert last_row(file) == {"env_steps": 7.0, "return": 8.0, "cost/c": 9.0}
+
+
+def test_a_run_killed_between_its_checkpoint_and_its_policy_gets_the_policy(tmp_path):
+    run = tmp_path / "run"
+    train("Courier-v0", env_steps=80, checkpoint_steps=40, run=run, show=False)
+    whole = (run / "policy.safetensors").read_bytes()
+    (run / "policy.safetensors").unlink()
+    assert not is_finished(run)
+    Run.resume(run).learn(show=False)
+    assert (run / "policy.safetensors").read_bytes() == whole
+    assert is_finished(run)
+    with pytest.raises(UsageError, match="is finished"):
+        Run.resume(run)
