@@ -102,8 +102,7 @@ class Evaluate:
         if result.moved:
             say(f"episodes of an earlier state of this policy are now in {result.moved}")
         before = len(result.episodes) - result.played
-        usual = result.output.name == EVALUATION_FILE
-        reported = result.output.parent if usual else result.output
+        reported = result.output.parent if result.output.name == EVALUATION_FILE else result.output
         say(
             f"{result.played:,} episodes played, {before:,} kept from before; one row each in "
             f"{result.output}. Next: ucpo report {shell(reported)} -o report"
