@@ -61,6 +61,7 @@ def test_a_table_has_the_numbers_of_the_episodes(tmp_path, monkeypatch):
             "task": ["SafetyPointGoal1-v0"] * 2,
             "method": ["ppo-lag"] * 2,
             "training_seed": [7, 7],
+            "env_steps": [3_000_103] * 2,
             "budget_cost": [25.0, 25.0],
             "return": [10.0, 20.0],
             "cost_cost": [20.0, 40.0],

@@ -53,7 +53,7 @@ def row(config, label, stopped, file, minutes):
             f"{published.return_mean:.{digits}f} ± {published.return_ci95:.{digits}f}",
             f"{published.cost_mean:.1f} ± {published.cost_ci95:.1f}",
         ]
-    cells = [label, preset, config.seed, f"{config.env_steps / 1e6:g}M", minutes]
+    cells = [label, preset, config.seed, f"{episodes['env_steps'][0] / 1e6:.2g}M", minutes]
     cells += [f"{seen['return']:.{digits}f}", f"{seen['cost_cost']:.1f}"]
     cells += [f"{above:.2f}", f"{excess:.1f}", *theirs]
     return f"| {' | '.join(map(str, cells))} |"
