@@ -37,6 +37,13 @@ def with_critics(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def alone(with_critics, tmp_path):
+    """The same policy without its critics."""
+    shutil.copy(with_critics / POLICY_FILE, tmp_path)
+    return tmp_path
+
+
 @contextmanager
 def serving(*given, budgets=(), seed=0):
     """A server of these policies in a thread."""

@@ -167,11 +167,19 @@ def test_what_a_budget_buys_has_a_ring_at_the_chosen_budget(browser):
         assert ring.count() == 2
         before = ring.first.get_attribute("cx")
         assert "% of episodes kept a budget of 10" in page.locator(".explain").inner_text()
-        assert "There are no critics for this policy" in page.locator(".explain").inner_text()
         set_slider(page, "next", 25)
         wait(page, "page.settings.lanes[0].budget[0] === 25")
         assert float(ring.first.get_attribute("cx")) > float(before)
         assert page.locator("#training-figures svg.plot").count() == 4
+        page.close()
+        assert complaints == []
+
+
+def test_without_critics_the_page_says_that_nothing_is_predicted(browser, alone):
+    with serving(alone) as server:
+        page, complaints = look_at(browser, server)
+        assert shown(page, "holds") == "\u2013"
+        assert "There are no critics for this policy" in page.locator(".explain").inner_text()
         page.close()
         assert complaints == []
 

@@ -62,9 +62,8 @@ def test_a_prediction_is_a_distribution_and_a_probability(stage):
     assert 0.0 <= holds[0] <= 1.0
 
 
-def test_without_critics_the_page_is_told_so():
-    """An entry of the zoo from before critics came with them."""
-    lane = Lane(0, Source("zoo:SafetyPointCircle1-v0/ucp-seed2"), [10.0])
+def test_without_critics_the_page_is_told_so(alone):
+    lane = Lane(0, Source(str(alone)), [10.0])
     lane.begin(0)
     assert lane.moment["point"][3:] == [None, None]
     assert "there are no critics" in lane.silence
