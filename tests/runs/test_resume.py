@@ -269,7 +269,7 @@ def test_foreign_environments_begin_new_episodes_and_the_log_says_so(tmp_path):
     thread.join()
     made = agent.learner.env_steps
     agent = UCP.resume(run, task=Thermostat)
-    replay = agent.learner.replay
+    replay = agent.learner.memory
     agent.training.begin()  # new episodes: the old ones end with what was remembered
     assert replay.rows(replay.rows_written - 1, replay.rows_written)["ended"].all()
     agent.learn(show=False)
