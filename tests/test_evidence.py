@@ -87,6 +87,17 @@ def test_the_page_says_what_smaller_batches_brought(run):
 
 
 @pytest.mark.parametrize(
+    "run",
+    [*sorted(DOCS.glob("evidence/skill-first/*")), zoo.locate("zoo:SafetyPointGoal2-v0")],
+    ids=lambda run: run.name,
+)
+def test_the_page_says_what_learning_to_drive_first_brought(run):
+    assert command(read_config(run / "config.toml")) in SAID
+    cells = logged(run, 400_000, 2_800_000)
+    assert cells in SAID or all(cell in SAID for cell in cells.split(" | "))
+
+
+@pytest.mark.parametrize(
     "run", [*sorted(DOCS.glob("evidence/held/*")), NOT_SHOWN], ids=lambda run: run.name
 )
 def test_the_page_says_what_held_decisions_brought(run):
