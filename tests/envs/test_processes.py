@@ -190,5 +190,5 @@ def test_training_goes_on_without_the_episode_that_was_lost():
     agent.task.close()
     assert before != after
     assert agent.learner.env_steps == 400
-    kept = agent.learner.replay.windows(np.arange(200), np.zeros(200, int))
+    kept = agent.learner.memory.windows(np.arange(200), np.zeros(200, int))
     assert float(kept.action.max()) < 0.99  # no transition of a lost step
