@@ -108,14 +108,15 @@ def test_critics_answer_for_two_rewards_and_every_cost():
 @pytest.mark.parametrize("features", [0, 16])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("outputs", [39, 1])
 def test_compiled_passes_and_tensor_operations_give_the_same_answers_and_gradients(
-    monkeypatch, features, frozen, activation
+    monkeypatch, features, frozen, activation, outputs
 ):
     critics = body(
-        members=3, inputs=3 + 2, outputs=39, stock_features=features, activation=activation
+        members=3, inputs=3 + 2, outputs=outputs, stock_features=features, activation=activation
     )
     critics.requires_grad_(not frozen)
-    obs, stock, direction = torch.randn(13, 3), torch.randn(13, 1), torch.randn(3, 13, 39)
+    obs, stock, direction = torch.randn(13, 3), torch.randn(13, 1), torch.randn(3, 13, outputs)
     found = []
     for together in (False, True):
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda answer=together: answer)
@@ -127,8 +128,9 @@ def test_compiled_passes_and_tensor_operations_give_the_same_answers_and_gradien
         torch.testing.assert_close(one, other)
 
 
-def test_a_row_is_the_same_alone_and_in_a_batch_to_the_last_bit():
-    network = body(members=2, inputs=3, outputs=35, hidden=(40, 33))
+@pytest.mark.parametrize("outputs", [35, 1])
+def test_a_row_is_the_same_alone_and_in_a_batch_to_the_last_bit(outputs):
+    network = body(members=2, inputs=3, outputs=outputs, hidden=(40, 33))
     obs, stock = torch.randn(21, 3), torch.randn(21, 1)
     together = network([obs], stock)
     for row in range(21):

@@ -14,8 +14,9 @@ from ucpo.envs.interface import Episodes, TaskSpec
 from ucpo.envs.shaping import Penalty, Saute, all_or_nothing
 from ucpo.errors import UsageError
 from ucpo.learners.behaviours import Proposal
+from ucpo.learners.by_hand import ByHand
 from ucpo.learners.networks import Sample
-from ucpo.learners.offpolicy import actor_loss, bellman_target, shaped, squared_loss
+from ucpo.learners.offpolicy import Graph, actor_loss, bellman_target, shaped, squared_loss
 from ucpo.learners.replay import Batch
 
 SPEC = TaskSpec("Test", 3, (-1.0, -1.0), (1.0, 1.0), ("cost",), None)
@@ -104,16 +105,14 @@ def same(one, two):
 
 
 def test_the_actor_weighs_the_worked_example_of_sac():
-    behaviour = make("sac").behaviour
-    twins = behaviour.judge(torch.tensor([[5.0], [4.0]]))
+    twins = torch.tensor([[5.0], [4.0]])[: make("sac").behaviour.believed].amin(0)
     penalty = 0.2 * torch.tensor([-1.0])  # alpha 0.2, log probability -1
     loss = actor_loss(twins, torch.tensor([[2.0]]), torch.tensor([[3.0]]), penalty)
     assert loss.item() == pytest.approx((-0.2 - 4.0 + 6.0) / 4.0) == pytest.approx(0.45)
 
 
 def test_the_actor_weighs_the_worked_example_of_td3_by_its_first_critic():
-    behaviour = make("td3").behaviour
-    twins = behaviour.judge(torch.tensor([[5.0], [4.0]]))
+    twins = torch.tensor([[5.0], [4.0]])[: make("td3").behaviour.believed].amin(0)
     loss = actor_loss(twins, torch.tensor([[2.0]]), torch.tensor([[3.0]]), torch.zeros(1))
     assert loss.item() == pytest.approx((-5.0 + 6.0) / 4.0) == pytest.approx(0.25)
 
@@ -128,7 +127,48 @@ def test_a_whole_step_of_the_actor_makes_the_worked_example(learner, expected):
     )
     sample = agent.actor.sample
     agent.actor.sample = lambda *a: sample(*a)._replace(log_prob=sample(*a).log_prob * 0.0 - 1.0)
+    agent._gradients = Graph(agent.behaviour, agent.critics)
     assert agent._improve_actor(batch())["actor_loss"].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("next_action", ["sampled", "mean"])
+def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, next_action):
+    """Two costs at two prices, units, a regulariser, limited norms, a stock that is seen."""
+    options = {
+        "budget": ("first=25", "second=5"),
+        "stock": "shown",
+        "critic": {
+            "reward_unit": 3.0,
+            "cost_unit": 0.5,
+            "clip": 0.1,
+            "polyak": 0.5,
+            "next_action": next_action,
+        },
+        "actor": {"regulariser": 0.05, "clip": 0.1},
+        "entropy": {"weight": 0.2, "rate": 1e-3},
+    }
+    by_hand, by_graph = (remembered(make(f"{learner}-lag", TWO, **options)) for _ in range(2))
+    by_graph._gradients = Graph(by_graph.behaviour, by_graph.critics)
+    assert isinstance(by_hand._gradients, ByHand)
+    start, said = weights(by_hand), []
+    for agent in (by_hand, by_graph):
+        for price, table in zip((2.0, 0.3), agent.multiplier.parameters, strict=True):
+            table[:] = price
+        said.append([agent.update() for _ in range(8)])
+    for one, two, first in zip(weights(by_hand), weights(by_graph), start, strict=True):
+        torch.testing.assert_close(one, two, rtol=0.0, atol=2e-6)
+        assert (one - first).abs().max() > 1e-3
+    for one, two in zip(*said, strict=True):
+        assert set(one) == set(two)
+        for name in one:
+            torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=1e-5)
+
+
+def test_networks_without_compiled_passes_learn_by_the_equations():
+    agent = make("sac-lag", networks={**SMALL["networks"], "stock_features": 4}, stock="shown")
+    assert isinstance(agent._gradients, Graph)
+    assert torch.isfinite(remembered(agent).update()["actor_loss"])
 
 
 def test_several_costs_are_summed_at_their_own_prices():

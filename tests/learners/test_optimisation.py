@@ -72,14 +72,16 @@ def by_the_book(weights, rates):
         adam.step()
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_descent_is_adam_on_gradients_clipped_by_network(monkeypatch, compiled):
+def test_a_descent_is_adam_on_gradients_clipped_by_network(monkeypatch, compiled, count):
     if not compiled:
         monkeypatch.setattr(optimisation, "row_squares", optimisation._row_squares)
         monkeypatch.setattr(optimisation, "descend", optimisation._descend)
     rates = (0.1, 0.1, 0.03, 0.01)
-    weights, book = networks(), networks()
+    weights, book = networks()[:count], networks()[:count]
     descent = Descent(weights, limit=3.0, together=2)
+    descent._adam.compiled = compiled
     for step, rate in enumerate(rates):
         descent.step(loss_of(weights, step), rate)
     by_the_book(book, rates)

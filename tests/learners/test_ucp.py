@@ -279,6 +279,22 @@ def test_a_tuned_entropy_weight_rises_while_the_policy_is_too_certain():
     assert entropy.weight.item() < raised
 
 
+def test_the_entropy_weight_moves_as_pytorchs_adam_moves_its_logarithm():
+    entropy, log = Entropy(0.5, rate=0.1, target=-2.0), torch.tensor(0.5).log().requires_grad_()
+    adam = torch.optim.Adam([log], lr=0.1)
+    for said in ([5.0, 3.0], [-1.0, 9.0], [-40.0, 2.0]):
+        entropy.update(torch.tensor(said))
+        adam.zero_grad()
+        (-log.exp() * (torch.tensor(said).mean() - 2.0)).backward()
+        adam.step()
+        assert entropy.weight.item() == pytest.approx(log.exp().item(), rel=1e-6)
+    copy = Entropy(0.1, rate=0.1, target=-2.0)
+    copy.restore(entropy.state())
+    for one in (entropy, copy):
+        one.update(torch.tensor([1.0]))
+    assert copy.weight.item() == entropy.weight.item()
+
+
 # --- optimisation ---
 
 

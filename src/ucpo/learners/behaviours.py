@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from ucpo.learners.entropy import Entropy
-from ucpo.learners.networks import Actor, Critics
+from ucpo.learners.networks import LOG_STD_RANGE, Actor, Critics
 from ucpo.learners.optimisation import polyak
+from ucpo.learners.slopes import squash, squash_slopes
 from ucpo.storage import states
 
 NextAction = Literal["sampled", "mean"]
@@ -36,12 +37,25 @@ class Proposal(NamedTuple):
     log_prob: Tensor  # (batch,) constants; 0 where there is no density
 
 
+class Draft(NamedTuple):
+    """The same without a graph: the way back is written down."""
+
+    action: Tensor  # (batch, action)
+    penalty: Tensor  # (batch,)
+    log_prob: Tensor  # (batch,)
+    back: Callable[[Tensor, Tensor], Tensor]
+    """From the slopes of actions, (batch, action), and penalties, (batch,), to the gradient of what
+    the actor's last layer said, (batch, 2 action)."""
+
+
 class Behaviour(Protocol):
     """What tells SAC from TD3."""
 
     actor: Actor
     metrics: tuple[str, ...]
     """Names of what it has to say beside the learner."""
+    believed: int
+    """Of the two reward critics, how many the actor listens to: to the lowest of them."""
 
     def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Tensor:
         """Actions to collect with, (n, action)."""
@@ -52,11 +66,11 @@ class Behaviour(Protocol):
     def propose(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Proposal:
         """What the critics are to judge."""
 
-    def judge(self, twins: Tensor) -> Tensor:
-        """What the actor believes of two reward critics, (2, batch) -> (batch,)."""
+    def draft(self, said: Tensor, noise: torch.Generator) -> Draft:
+        """The same proposal, made of what the actor's last layer said, (batch, 2 action)."""
 
-    def learned(self, proposal: Proposal) -> dict[str, Tensor]:
-        """Go on after a step of the actor, and say how it stands."""
+    def learned(self, log_prob: Tensor) -> dict[str, Tensor]:
+        """Go on after a step of the actor that had proposed with these, and say how it stands."""
 
     def follow(self) -> None:
         """Let targets follow."""
@@ -77,6 +91,7 @@ class Stochastic:
     """
 
     metrics: tuple[str, ...] = ("entropy", "entropy_weight")
+    believed = 2
 
     def __init__(
         self,
@@ -107,14 +122,27 @@ class Stochastic:
         penalty = self.entropy.weight * sample.log_prob + self._regulariser * size
         return Proposal(sample.action, penalty, sample.log_prob.detach())
 
-    def judge(self, twins: Tensor) -> Tensor:
-        """The more pessimistic of the two."""
-        return torch.minimum(twins[0], twins[1])
+    def draft(self, said: Tensor, noise: torch.Generator) -> Draft:
+        """The same."""
+        drawn = _normal(said[:, said.shape[1] // 2 :], noise)
+        bend, shift, action, log_prob, mean, log_std = squash(said, drawn, *LOG_STD_RANGE)
+        weight, regulariser = float(self.entropy.weight), self._regulariser
+        penalty = weight * log_prob
+        if regulariser:
+            penalty += regulariser * (mean.square().sum(-1) + log_std.square().sum(-1))
 
-    def learned(self, proposal: Proposal) -> dict[str, Tensor]:
+        def back(of_action: Tensor, of_penalty: Tensor) -> Tensor:
+            along = 2.0 * regulariser * of_penalty[:, None]
+            slopes = (of_action, weight * of_penalty, along * mean, along * log_std)
+            half = 0.5 * (LOG_STD_RANGE[1] - LOG_STD_RANGE[0])
+            return squash_slopes((bend, shift, action, *slopes), half)
+
+        return Draft(action, penalty, log_prob, back)
+
+    def learned(self, log_prob: Tensor) -> dict[str, Tensor]:
         """Tune the weight of the entropy."""
-        self.entropy.update(proposal.log_prob)
-        return {"entropy": -proposal.log_prob.mean(), "entropy_weight": self.entropy.weight}
+        self.entropy.update(log_prob)
+        return {"entropy": -log_prob.mean(), "entropy_weight": self.entropy.weight}
 
     def follow(self) -> None:
         """There is no target actor."""
@@ -140,6 +168,7 @@ class Deterministic:
     """
 
     metrics: tuple[str, ...] = ()
+    believed = 1  # the other one keeps targets down
 
     def __init__(
         self,
@@ -180,11 +209,20 @@ class Deterministic:
         penalty = self._regulariser * mean.square().sum(-1)
         return Proposal(torch.tanh(mean), penalty, mean.new_zeros(len(mean)))
 
-    def judge(self, twins: Tensor) -> Tensor:
-        """The first; the other one keeps targets down."""
-        return twins[0]
+    def draft(self, said: Tensor, noise: torch.Generator) -> Draft:
+        """The same."""
+        mean = said[:, : said.shape[1] // 2]
+        action = torch.tanh(mean)
+        penalty = self._regulariser * mean.square().sum(-1)
 
-    def learned(self, proposal: Proposal) -> dict[str, Tensor]:
+        def back(of_action: Tensor, of_penalty: Tensor) -> Tensor:
+            sizes = 2.0 * self._regulariser * of_penalty[:, None] * mean
+            slope = of_action * (1.0 - action.square()) + sizes
+            return torch.cat([slope, torch.zeros_like(slope)], dim=1)
+
+        return Draft(action, penalty, mean.new_zeros(len(mean)), back)
+
+    def learned(self, log_prob: Tensor) -> dict[str, Tensor]:
         """Nothing beside."""
         return {}
 

@@ -150,6 +150,31 @@ def row_squares(gradient: Tensor) -> Tensor:
     return torch.from_numpy(found)
 
 
+def row_factors(gradient: Tensor, limit: float, together: int) -> Tensor:
+    """By which factor each row is made smaller, (rows,), so that no norm is above a limit.
+
+    Args:
+        gradient: (rows, P).
+        limit: Largest norm.
+        together: How many rows, the first ones, count as one.
+    """
+    found = np.empty(len(gradient), np.float32)
+    _row_factors(gradient.numpy(), np.float32(limit), together, found)
+    return torch.from_numpy(found)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _row_factors(rows: Floats, limit: Any, together: int, found: Floats) -> None:
+    _row_squares(rows, found)
+    joint = np.float32(0.0)
+    for i in range(together):
+        joint += found[i]
+    for i in range(len(rows)):
+        size = np.sqrt(joint if i < together else found[i]) + np.float32(1e-6)
+        # What is not a number stays none.
+        found[i] = np.float32(1.0) if limit > size else limit / size
+
+
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _row_squares(rows: Floats, found: Floats) -> None:
     for i in range(len(rows)):

@@ -355,6 +355,8 @@ class SoftplusAdam:
 
 def look_up(tables: Sequence[Tensor], grid: BudgetGrid, initial_stock: Tensor) -> Tensor:
     """The entry of each episode's initial stock in the table of each cost, (batch, C)."""
+    if all(len(table) == 1 for table in tables):  # one budget has nothing to be looked up
+        return torch.cat(list(tables)).to(initial_stock.device).expand(len(initial_stock), -1)
     columns = [
         table.to(initial_stock.device)[grid.bin(initial_stock[:, cost], cost).long()]
         for cost, table in enumerate(tables)

@@ -19,7 +19,7 @@ from ucpo.learners.kernels import (
     joined,
 )
 from ucpo.learners.passes import RELU, TANH
-from ucpo.learners.slopes import SquashedGaussian
+from ucpo.learners.slopes import SquashedGaussian, squash
 from ucpo.learners.trunk import MakeTrunk, Trunk
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -161,6 +161,8 @@ class Body(nn.Module):
     def scaled(self, stock: Tensor) -> Tensor:
         """As much of the stock as is shown, (batch, C or 0)."""
         seen = stock[:, : self.stock_size]
+        if not self.stock_size:
+            return seen
         if self.stock_ceiling is not None:
             seen = seen.clamp(max=self.stock_ceiling)
         return seen / (self.scales if isinstance(self.stock_scale, tuple) else self.stock_scale)
@@ -207,6 +209,8 @@ class Actor(nn.Module):
         said = self.body([obs], stock)[0]
         shape = (len(said), said.shape[1] // 2)
         noise = torch.randn(shape, generator=generator, device=generator.device).to(said.device)
+        if self.body.by_hand and not torch.is_grad_enabled():
+            return Sample(*squash(said, noise, *LOG_STD_RANGE)[2:])
         return Sample(*SquashedGaussian.apply(said, noise, *LOG_STD_RANGE))  # type: ignore[no-untyped-call]
 
 

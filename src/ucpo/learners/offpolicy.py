@@ -18,6 +18,7 @@ from torch import Tensor
 from ucpo.envs.interface import Arrays, Episodes, Step
 from ucpo.envs.shaping import Shaping
 from ucpo.learners.behaviours import Behaviour
+from ucpo.learners.by_hand import ByHand
 from ucpo.learners.interface import Memory, Metrics, Multiplier
 from ucpo.learners.networks import Critics
 from ucpo.learners.normaliser import Normaliser
@@ -96,6 +97,8 @@ class OffPolicy:
         self._target_weights: list[Tensor] = list(self.target_critics.parameters())
         self._actor_descent = Descent(self._actor_weights, settings.actor_clip)
         self._critic_descent = Descent(self._critic_weights, settings.critic_clip, Critics.REWARD)
+        possible = ByHand.possible(behaviour, critics)
+        self._gradients = (ByHand if possible else Graph)(behaviour, critics)
         self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
@@ -156,21 +159,20 @@ class OffPolicy:
         if self.settings.relabelled:
             others = self.grid.draws(self.settings.relabelled, self._choice)
             drawn = drawn.under(torch.from_numpy(others))
-        drawn = replace(drawn, reward=shaped(drawn, self.shaping)).to(self._device)
-        seen = {"obs": self.normaliser(drawn.obs), "successor": self.normaliser(drawn.successor)}
-        return replace(drawn, **seen)
+        reward = shaped(drawn, self.shaping).to(self._device)
+        drawn = drawn.to(self._device)
+        obs, successor = self.normaliser(drawn.obs), self.normaliser(drawn.successor)
+        return replace(drawn, reward=reward, obs=obs, successor=successor)
 
     def _improve_critics(self, batch: Batch) -> dict[str, Tensor]:
-        with torch.no_grad():
-            targets = self._targets(batch)
-        values = self.critics(batch.obs, batch.stock, batch.action)[..., 0]  # (2 + C, batch)
-        losses = squared_loss(values, targets, self.critics.units)
-        self._critic_descent.step(losses.sum(), self.settings.critic.at(self.env_steps))
+        losses = self._gradients.of_critics(batch, self._targets(batch))
+        self._critic_descent.follow(self.settings.critic.at(self.env_steps))
         return {
-            "reward_critic_loss": losses[: Critics.REWARD].detach().mean(),
-            "cost_critic_loss": losses[Critics.REWARD :].detach().mean(),
+            "reward_critic_loss": losses[: Critics.REWARD].mean(),
+            "cost_critic_loss": losses[Critics.REWARD :].mean(),
         }
 
+    @torch.no_grad()
     def _targets(self, batch: Batch) -> Tensor:
         """What each critic should predict, (2 + C, batch)."""
         s, z = batch.successor, batch.successor_stock
@@ -182,22 +184,14 @@ class OffPolicy:
         return torch.cat([reward.expand(Critics.REWARD, -1), costs])
 
     def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:
-        proposal = self.behaviour.propose(batch.obs, batch.stock, self._noise)
-        self.critics.requires_grad_(False)  # judges here; only the way back to the action counts
-        values = self.critics(batch.obs, batch.stock, proposal.action)[..., 0]
-        self.critics.requires_grad_(True)
-        loss = actor_loss(
-            reward=self.behaviour.judge(values[: Critics.REWARD]),
-            costs=values[Critics.REWARD :].T,
-            price=self.multiplier.value(batch.initial_stock),
-            penalty=proposal.penalty,
-        )
-        self._actor_descent.step(loss, self.settings.actor.at(self.env_steps))
+        price = self.multiplier.value(batch.initial_stock)
+        loss, values, log_prob = self._gradients.of_actor(batch, price, self._noise)
+        self._actor_descent.follow(self.settings.actor.at(self.env_steps))
         return {
-            "actor_loss": loss.detach(),
-            "predicted_return": values[: Critics.REWARD].detach().mean(),
-            "predicted_cost": values[Critics.REWARD :].detach().mean(),
-            **self.behaviour.learned(proposal),
+            "actor_loss": loss,
+            "predicted_return": values[: Critics.REWARD].mean(),
+            "predicted_cost": values[Critics.REWARD :].mean(),
+            **self.behaviour.learned(log_prob),
         }
 
     def _voice_doubts(self) -> None:
@@ -262,6 +256,55 @@ _METRICS = (
 
 
 # --- The equations ---
+
+
+class Graph:
+    """Leaves the gradients of the losses in the weights.
+
+    `ucpo.learners.by_hand.ByHand` does the same where networks have compiled passes.
+
+    Args:
+        behaviour: The actor and its ways.
+        critics: With one output each.
+    """
+
+    def __init__(self, behaviour: Behaviour, critics: Critics) -> None:
+        self._behaviour, self._critics = behaviour, critics
+
+    def of_critics(self, batch: Batch, targets: Tensor) -> Tensor:
+        """Of each critic the loss whose gradient it is, (2 + C,)."""
+        values = self._critics(batch.obs, batch.stock, batch.action)[..., 0]  # (2 + C, batch)
+        losses = squared_loss(values, targets, self._critics.units)
+        self._critics.zero_grad()
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def of_actor(
+        self, batch: Batch, price: Tensor, noise: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss whose gradient it is.
+
+        Also what the critics say of the proposed actions, (2 + C, batch), and the logarithms of
+        their probabilities, (batch,).
+
+        Args:
+            batch: Of what was seen.
+            price: Multipliers of each episode's *initial* budget, (batch, C).
+            noise: Of the proposal.
+        """
+        proposal = self._behaviour.propose(batch.obs, batch.stock, noise)
+        self._critics.requires_grad_(False)  # judges here; only the way back to the action counts
+        values = self._critics(batch.obs, batch.stock, proposal.action)[..., 0]
+        self._critics.requires_grad_(True)
+        loss = actor_loss(
+            reward=values[: self._behaviour.believed].amin(0),
+            costs=values[Critics.REWARD :].T,
+            price=price,
+            penalty=proposal.penalty,
+        )
+        self._behaviour.actor.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), values.detach(), proposal.log_prob
 
 
 def shaped(batch: Batch, shaping: Shaping) -> Tensor:

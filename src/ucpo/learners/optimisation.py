@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ucpo.envs.interface import Arrays
-from ucpo.learners.kernels import descend, row_squares
+from ucpo.learners.kernels import descend, row_factors, row_squares
 from ucpo.storage import states
 
 
@@ -144,10 +144,17 @@ class Descent:
         for weight in weights:
             weight.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
-        self._adam.step([rate] * len(weights), self._shrink(self._adam.gradients()))
+        self.follow(rate)
+
+    def follow(self, rate: float) -> None:
+        """One step of this size down the gradients that are in the weights."""
+        gradients = self._adam.gradients()
+        self._adam.step([rate] * len(gradients), self._shrink(gradients))
 
     def _shrink(self, gradients: list[Tensor]) -> Tensor:
         """By which factor each network's gradient is made smaller, (rows,)."""
+        if self._adam.compiled and len(gradients) == 1:
+            return row_factors(gradients[0], self._limit, self._together)
         squares = self._sizes(gradients[0])
         for gradient in gradients[1:]:
             squares += self._sizes(gradient)

@@ -61,6 +61,10 @@ def forward(
             else:
                 to = seen[member, place : place + batch * high].reshape(batch, high)
                 place += batch * high
+            if high == 1 and i >= activated:
+                _dots(hidden, weight[:, 0], bias[0], to[:, 0])
+                hidden = to
+                continue
             least, follows = np.float32(-np.inf), NOTHING
             if i < activated and kind == RELU:
                 least = np.float32(0.0)
@@ -117,8 +121,11 @@ def backward(
             if len(gradient):
                 _sum_rows(slope, gradient[member, bias : bias + high])
                 to = gradient[member, at:bias].reshape(wide, high)
-                left = hidden.ctypes.data
-                product(left, 4, 4 * wide, pack(slope), nothing, least, to, NOTHING, to)
+                if high == 1:
+                    _sum_weighted(hidden, slope[:, 0], to[:, 0])
+                else:
+                    left = hidden.ctypes.data
+                    product(left, 4, 4 * wide, pack(slope), nothing, least, to, NOTHING, to)
             if i:
                 panels = pack_turned(flat[member, at:bias].reshape(wide, high))
                 to = np.empty((batch, wide), np.float32)
@@ -130,6 +137,46 @@ def backward(
                 panels = pack_turned(rows.reshape(asked.shape[2], high))
                 to = asked[member]
                 product(slope.ctypes.data, 4 * high, 4, panels, nothing, least, to, NOTHING, to)
+
+
+# A tile of one column would be nothing but padding.
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _dots(matrix: Floats, weight: Floats, bias: Any, to: Floats) -> None:
+    """One output: each row times a vector, summed in the order of inputs; eight rows at once."""
+    rows, wide = matrix.shape
+    i = 0
+    while i + 8 <= rows:
+        a = b = c = d = e = f = g = h = np.float32(0.0)
+        for k in range(wide):
+            w = weight[k]
+            a += matrix[i, k] * w
+            b += matrix[i + 1, k] * w
+            c += matrix[i + 2, k] * w
+            d += matrix[i + 3, k] * w
+            e += matrix[i + 4, k] * w
+            f += matrix[i + 5, k] * w
+            g += matrix[i + 6, k] * w
+            h += matrix[i + 7, k] * w
+        to[i], to[i + 1], to[i + 2], to[i + 3] = a + bias, b + bias, c + bias, d + bias
+        to[i + 4], to[i + 5], to[i + 6], to[i + 7] = e + bias, f + bias, g + bias, h + bias
+        i += 8
+    for j in range(i, rows):
+        total = np.float32(0.0)
+        for k in range(wide):
+            total += matrix[j, k] * weight[k]
+        to[j] = total + bias
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _sum_weighted(matrix: Floats, weights: Floats, sums: Floats) -> None:
+    """Its gradient: the sum of rows, each times its slope, in the order of rows."""
+    sums[:] = np.float32(0.0)
+    for i in range(len(matrix)):
+        weight = weights[i]
+        for j in range(len(sums)):
+            sums[j] += weight * matrix[i, j]
 
 
 @njit(cache=True, nogil=True)

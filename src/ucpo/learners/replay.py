@@ -84,6 +84,7 @@ class Replay:
         self._terminated = np.zeros((rows, num_envs), np.bool_)
         self._ended = np.zeros((rows, num_envs), np.bool_)
         self._splits = np.cumsum([D, C, A])
+        self._widths = [D, C, A, C]
         gammas = np.array([gamma] + [cost_gamma] * C)
         self._n_step = n_step
         # Of what comes so many environment steps after a window's beginning.
@@ -200,10 +201,9 @@ class Replay:
         limits = (newest, self._n_step)
         assemble_windows(*past, *limits, rows, envs, self._decay, gains, last, discount)
 
-        before = torch.from_numpy(self._before[rows, envs])
-        after = torch.from_numpy(self._after[last, envs])
-        obs, stock, action, initial_stock = before.tensor_split(self._splits.tolist(), dim=1)
-        successor, successor_stock = after.tensor_split([int(self._splits[0])], dim=1)
+        before, after = _taken(self._before, rows, envs), _taken(self._after, last, envs)
+        obs, stock, action, initial_stock = torch.split(before, self._widths, dim=1)
+        successor, successor_stock = torch.split(after, self._widths[:2], dim=1)
         return Batch(
             obs=obs,
             stock=stock,
@@ -216,3 +216,9 @@ class Replay:
             discount=torch.from_numpy(discount[:, 0]),
             cost_discount=torch.from_numpy(discount[:, 1]),
         )
+
+
+def _taken(kept: Floats, rows: Ints, envs: Ints) -> Tensor:
+    """Some transitions of (rows, environments, numbers), whole ones at once, (batch, numbers)."""
+    _, num_envs, wide = kept.shape
+    return torch.from_numpy(kept.reshape(-1, wide).take(rows * num_envs + envs, axis=0))

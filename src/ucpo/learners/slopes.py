@@ -7,6 +7,7 @@ bookkeeping of a few dozen of those takes longer than the numbers do.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,8 @@ class SquashedGaussian(torch.autograd.Function):
         """Gradient of what the actor said."""
         bend, shift, action = ctx.saved_tensors
         if _compiles(action):
-            found = np.empty((len(action), 2 * action.shape[1]), np.float32)
-            given = _arrays(bend, shift, action, *upstream)
-            _squash_slopes(*given, np.float32(ctx.half), found)  # type: ignore[call-arg]
-            return torch.from_numpy(found), None, None, None
+            kept = (bend, shift, action, *upstream)
+            return squash_slopes(kept, ctx.half), None, None, None
         of_action, of_log_prob, of_mean, of_log_std = upstream
         along = of_log_prob[:, None]
         slope = of_action * (1.0 - action.square()) + 2.0 * along * action  # before tanh
@@ -111,6 +110,19 @@ def _squash(
             near = two * (x + soft) - share * noise[i, a] * noise[i, a]
             total += near - log_std[i, a] - constant
         log_prob[i] = total
+
+
+def squash_slopes(kept: Sequence[Tensor], half: float) -> Tensor:
+    """Gradient of what the actor said, (batch, 2 * action).
+
+    Args:
+        kept: The first three of what `squash` found, and slopes of a loss in the other four.
+        half: Of the range of log-deviations.
+    """
+    batch, actions = kept[0].shape
+    found = np.empty((batch, 2 * actions), np.float32)
+    _squash_slopes(*_arrays(*kept), np.float32(half), found)  # type: ignore[call-arg]
+    return torch.from_numpy(found)
 
 
 @njit(cache=True, nogil=True)
