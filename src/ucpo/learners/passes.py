@@ -17,10 +17,10 @@ from ucpo.learners.tiles import (
     RELU_SLOPE,
     TANH_ITSELF,
     TANH_SLOPE,
-    pack,
-    pack_turned,
+    in_panels,
     panels_of,
     product,
+    turned_in_panels,
 )
 
 Floats = Any  # arrays of float32, as numba sees them
@@ -71,7 +71,7 @@ def forward(
             elif i < activated:
                 follows = TANH_ITSELF
             left = hidden.ctypes.data
-            product(left, 4 * wide, 4, pack(weight), bias, least, to, follows, to)
+            product(left, 4 * wide, 4, in_panels(weight), bias, least, to, follows, to)
             hidden = to
 
 
@@ -111,8 +111,7 @@ def backward(
         slope = upstream[member]
         for i in range(depth - 1, -1, -1):
             wide, high = sizes[i], sizes[i + 1]
-            bias = at - high
-            at = bias - wide * high
+            bias, at = at - high, at - high - wide * high
             if i:
                 place -= batch * wide
                 hidden = seen[member, place : place + batch * wide].reshape(batch, wide)
@@ -125,16 +124,16 @@ def backward(
                     _sum_weighted(hidden, slope[:, 0], to[:, 0])
                 else:
                     left = hidden.ctypes.data
-                    product(left, 4, 4 * wide, pack(slope), nothing, least, to, NOTHING, to)
+                    product(left, 4, 4 * wide, in_panels(slope), nothing, least, to, NOTHING, to)
             if i:
-                panels = pack_turned(flat[member, at:bias].reshape(wide, high))
+                panels = turned_in_panels(flat[member, at:bias].reshape(wide, high))
                 to = np.empty((batch, wide), np.float32)
                 product(slope.ctypes.data, 4 * high, 4, panels, nothing, least, to, follows, hidden)
                 slope = to
             elif asked.shape[2]:
                 begin = at + first * high
                 rows = flat[member, begin : begin + asked.shape[2] * high]
-                panels = pack_turned(rows.reshape(asked.shape[2], high))
+                panels = turned_in_panels(rows.reshape(asked.shape[2], high))
                 to = asked[member]
                 product(slope.ctypes.data, 4 * high, 4, panels, nothing, least, to, NOTHING, to)
 

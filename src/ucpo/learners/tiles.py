@@ -36,6 +36,7 @@ def _registers() -> tuple[int, int]:
 
 WIDTH, ROWS = _registers()
 COLUMNS = 2 * WIDTH
+NEAR = 4096  # numbers of a matrix that leaves room for others in the nearest cache
 
 
 class Writer:
@@ -106,6 +107,7 @@ def _tile(
     row: Any,
     step: Any,
     panel: Any,
+    panel_row: Any,
     depth: Any,
     bias: Any,
     least: Any,
@@ -120,7 +122,8 @@ def _tile(
         left: Address of the first row of the left factor.
         row: From one of its rows to the next.
         step: From one of its columns to the next.
-        panel: Address of COLUMNS columns of the right factor, row after row.
+        panel: Address of COLUMNS columns of the right factor.
+        panel_row: From one of its rows to the next.
         depth: Numbers to be summed, at least 1.
         bias: Address of what is added to the sums, COLUMNS numbers.
         least: Results below become this.
@@ -129,12 +132,12 @@ def _tile(
         rows: How many are wanted, 1 to ROWS.
     """
     whole = types.intp
-    signature = types.void(*[whole] * 6, types.float32, *[whole] * 3)
+    signature = types.void(*[whole] * 7, types.float32, *[whole] * 3)
     return signature, _write_tile
 
 
 def _write_tile(context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
-    left, row, step, panel, depth, bias, least, out, out_row, rows = arguments
+    left, row, step, panel, panel_row, depth, bias, least, out, out_row, rows = arguments
     write, halves = Writer(build), range(COLUMNS // WIDTH)
     # As the processor does it fastest: one rounding where it can add a product at once.
     kind = ir.FunctionType(write.vector, [write.vector] * 3)
@@ -155,7 +158,7 @@ def _write_tile(context: Any, build: Any, _signature: Any, arguments: Any) -> An
             for j in halves:
                 before = sums[len(halves) * i + j]
                 added.append(build.call(multiply_add, [factor, right[j], before]))
-        return [build.add(offset, step), build.add(at, write.integer(4 * COLUMNS)), *added]
+        return [build.add(offset, step), build.add(at, panel_row), *added]
 
     nothing = [write.constant(0.0)] * (ROWS * len(halves))
     _, _, *sums = write.loop(depth, [write.integer(0), panel, *nothing], turn)
@@ -170,6 +173,42 @@ def _write_tile(context: Any, build: Any, _signature: Any, arguments: Any) -> An
                 total = build.fadd(sums[len(halves) * i + j], biases[j])
                 low = build.fcmp_ordered("<", total, least)
                 write.store(build.select(low, least, total), line, j)
+    return context.get_dummy_value()
+
+
+@intrinsic
+def _turn(typing: Any, begin: Any, row: Any, to: Any, to_row: Any) -> Any:
+    """Copy WIDTH rows of WIDTH numbers as columns; lengths in bytes.
+
+    Args:
+        typing: Of numba.
+        begin: Address of the first row.
+        row: From one to the next.
+        to: Address of what is written.
+        to_row: From one of its rows to the next.
+    """
+    return types.void(*[types.intp] * 4), _write_turn
+
+
+def _write_turn(context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
+    """Rows i and i + half change sides: by halves, quarters, eighths, until single numbers do."""
+    (begin, row, to, to_row), write = arguments, Writer(build)
+    places = [write.integer(i) for i in range(WIDTH)]
+    rows = [write.load(build.add(begin, build.mul(i, row))) for i in places]
+    half = WIDTH // 2
+    while half:
+        # Of each pair of rows the first gets both left parts, the second both right parts.
+        left = [i if not i & half else WIDTH + i - half for i in range(WIDTH)]
+        right = [i + half if not i & half else WIDTH + i for i in range(WIDTH)]
+        kind = ir.VectorType(ir.IntType(32), WIDTH)
+        for i in range(WIDTH):
+            if not i & half:
+                one, two = rows[i], rows[i + half]
+                rows[i] = build.shuffle_vector(one, two, ir.Constant(kind, left))
+                rows[i + half] = build.shuffle_vector(one, two, ir.Constant(kind, right))
+        half //= 2
+    for i, turned in zip(places, rows, strict=True):
+        write.store(turned, build.add(to, build.mul(i, to_row)))
     return context.get_dummy_value()
 
 
@@ -265,7 +304,7 @@ def product(
         first = p * COLUMNS
         columns = min(COLUMNS, wide - first)
         fills = columns == COLUMNS
-        panel = panels.ctypes.data + p * depth * line
+        panel, down = panels.ctypes.data + p * panels.strides[0], panels.strides[1]
         added = bias.ctypes.data + p * line
         for i in range(0, many, ROWS):
             rows = min(ROWS, many - i)
@@ -273,7 +312,7 @@ def product(
             other = seen.ctypes.data + 4 * (i * wide + first) if fills else beside.ctypes.data
             further = 4 * wide if fills else line
             _tile(  # type: ignore[call-arg]
-                left + i * row, row, step, panel, depth, added, least, to, further, rows
+                left + i * row, row, step, panel, down, depth, added, least, to, further, rows
             )
             if not fills and follows in (RELU_SLOPE, TANH_SLOPE):
                 for r in range(rows):
@@ -301,8 +340,21 @@ def panels_of(count: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def pack(matrix: Floats) -> Floats:
-    """Columns of (depth, columns) in panels; what is missing from the last one is 0."""
+def in_panels(matrix: Floats) -> Floats:
+    """Columns of (depth, columns) in panels, (panels, depth, COLUMNS), as `product` reads them.
+
+    A small matrix whose columns fill panels is read where it lies: in the nearest cache it does not
+    matter how far apart its rows are.
+    """
+    depth, wide = matrix.shape
+    if wide % COLUMNS or matrix.size > NEAR:
+        return _packed(matrix)
+    return matrix.reshape(depth, wide // COLUMNS, COLUMNS).transpose(1, 0, 2)
+
+
+@njit(cache=True, nogil=True)
+def _packed(matrix: Floats) -> Floats:
+    """What is missing from the last panel is 0."""
     depth, wide = matrix.shape
     panels = np.empty((panels_of(wide), depth, COLUMNS), np.float32)
     for p in range(len(panels)):
@@ -317,14 +369,24 @@ def pack(matrix: Floats) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def pack_turned(matrix: Floats) -> Floats:
-    """Rows of (columns, depth) in panels, as columns."""
+def turned_in_panels(matrix: Floats) -> Floats:
+    """The same for rows of (columns, depth), as columns."""
     wide, depth = matrix.shape
     panels = np.empty((panels_of(wide), depth, COLUMNS), np.float32)
+    blocks = depth - depth % WIDTH
     for p in range(len(panels)):
         first = p * COLUMNS
         columns = min(COLUMNS, wide - first)
-        for j in range(columns):
+        squares = columns - columns % WIDTH
+        to = panels[p].ctypes.data
+        for j in range(0, squares, WIDTH):
+            for k in range(0, blocks, WIDTH):
+                begin = matrix.ctypes.data + 4 * ((first + j) * depth + k)
+                _turn(begin, 4 * depth, to + 4 * (k * COLUMNS + j), 4 * COLUMNS)  # type: ignore[call-arg]
+            for k in range(blocks, depth):
+                for i in range(j, j + WIDTH):
+                    panels[p, k, i] = matrix[first + i, k]
+        for j in range(squares, columns):
             for k in range(depth):
                 panels[p, k, j] = matrix[first + j, k]
         for j in range(columns, COLUMNS):
