@@ -92,15 +92,20 @@ def test_scales_agree_where_nothing_is_priced():
 # --- losses ---
 
 
-def test_the_compiled_clipped_loss_is_that_in_plain_operations():
-    old = decisions(rows=200)
+@pytest.mark.parametrize("excess", [-1e3, 5.0])
+@pytest.mark.parametrize(
+    "surrogate", [Clipped(0.2), Focops(1.5, 0.1), Focops(0.3, 1e6), P3o(0.2, 20.0, 0.9)]
+)
+def test_compiled_losses_are_those_in_plain_operations(surrogate, excess):
+    costs, excess = torch.randn(200, 2), torch.tensor([excess, 1.0])
+    old = decisions(rows=200, costs=costs, excess=excess)
     mean = (old.output + 0.3 * torch.randn(200, 2)).requires_grad_()
-    log_std = (old.spread + 0.1).requires_grad_()
-    loss, *gradients = slopes(Clipped(0.2), old, 0.0, mean, log_std)
-    plain = Clipped(0.2)(old, mean, log_std)
-    assert loss.item() == pytest.approx(plain.item(), abs=1e-6)
+    log_std = (old.spread + torch.tensor([0.1, -0.05])).requires_grad_()
+    loss, *gradients = slopes(surrogate, old, 0.0, mean, log_std)
+    plain = surrogate(old, mean, log_std)
+    assert loss.item() == pytest.approx(plain.item(), rel=1e-5, abs=1e-6)
     for one, two in zip(gradients, torch.autograd.grad(plain, [mean, log_std]), strict=True):
-        assert one == pytest.approx(two, abs=1e-6)
+        assert one == pytest.approx(two, rel=1e-4, abs=2e-6)
 
 
 def test_a_policy_that_has_not_moved_has_ratios_of_1_and_no_divergence():

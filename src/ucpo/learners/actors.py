@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ucpo.learners.distributions import Categorical, Gaussian
-from ucpo.learners.kernels import ahead, back, joined
+from ucpo.learners.kernels import ahead, back
 from ucpo.learners.networks import Body
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -116,7 +116,7 @@ def learn(
         return loss, of_spread
     layers = body.layers
     with torch.no_grad():
-        inputs = joined([obs, body.scaled(stock)], 1)
+        inputs = body.inputs([obs], stock)
         said, seen = ahead(layers, inputs)
         loss, of_output, of_spread = slopes(said[0], spread.detach())
         back(layers, inputs, seen, of_output[None], layers.gradient())

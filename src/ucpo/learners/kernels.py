@@ -146,7 +146,7 @@ def fit_members(layers: Any, inputs: Tensor, targets: Tensor) -> Tensor:
 def row_squares(gradient: Tensor) -> Tensor:
     """The sum of squares of each row, (rows,)."""
     found = np.empty(len(gradient), np.float32)
-    _row_squares(gradient.numpy(), found)
+    sum_row_squares(gradient.numpy(), found)
     return torch.from_numpy(found)
 
 
@@ -165,7 +165,7 @@ def row_factors(gradient: Tensor, limit: float, together: int) -> Tensor:
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _row_factors(rows: Floats, limit: Any, together: int, found: Floats) -> None:
-    _row_squares(rows, found)
+    sum_row_squares(rows, found)
     joint = np.float32(0.0)
     for i in range(together):
         joint += found[i]
@@ -176,7 +176,8 @@ def _row_factors(rows: Floats, limit: Any, together: int, found: Floats) -> None
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _row_squares(rows: Floats, found: Floats) -> None:
+def sum_row_squares(rows: Floats, found: Floats) -> None:
+    """The sum of squares of each row of (rows, P), (rows,)."""
     for i in range(len(rows)):
         total = np.float32(0.0)
         for j in range(rows.shape[1]):
@@ -200,14 +201,15 @@ def descend(
     numbers: Any = np.array(
         [1.0 - memory[0], memory[1], 1.0 - memory[1], size, root, epsilon], np.float32
     )
-    _descend(*given, numbers)  # type: ignore[call-arg]
+    descend_rows(*given, numbers)  # type: ignore[call-arg]
     torch.autograd.graph.increment_version(weight)  # so that gradients of before are refused
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _descend(
+def descend_rows(
     weight: Floats, gradient: Floats, mean: Floats, square: Floats, shrink: Floats, numbers: Floats
 ) -> None:
+    """A step of Adam for each row, its gradient times a factor, (rows,)."""
     new, kept, added, size, root, epsilon = numbers  # one minus 0.999 is no 0.001 in float32
     for i in range(len(weight)):
         factor = shrink[i]
@@ -254,63 +256,7 @@ def assemble_windows(
             row = (row + 1) % len(ended)
 
 
-# --- Minibatches of a rollout ---
-
-
-def clipped_loss(
-    mean: Tensor,
-    log_std: Tensor,
-    sample: Tensor,
-    log_prob: Tensor,
-    advantage: Tensor,
-    clip: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """PPO's loss of a Gaussian policy, and its gradients in means and log-deviations.
-
-    As `ucpo.learners.surrogates.Clipped` says it, in one pass.
-    """
-    given: list[Any] = [
-        part.detach().numpy() for part in (mean, log_std, sample, log_prob, advantage)
-    ]
-    of_mean, of_log_std = np.empty(mean.shape, np.float32), np.zeros(len(log_std), np.float32)
-    loss: float = _clipped(*given, clip, of_mean, of_log_std)  # type: ignore[call-arg]
-    return torch.tensor(loss), torch.from_numpy(of_mean), torch.from_numpy(of_log_std)
-
-
-@numba.njit(cache=True, nogil=True)
-def _clipped(
-    mean: Floats,
-    log_std: Floats,
-    sample: Floats,
-    log_prob: Floats,
-    advantage: Floats,
-    clip: float,
-    of_mean: Floats,
-    of_log_std: Floats,
-) -> Any:
-    batch, actions = mean.shape
-    inverse = np.exp(-log_std)
-    constant = 0.0
-    for a in range(actions):
-        constant += log_std[a] + 0.5 * np.log(2.0 * np.pi)
-    loss = 0.0
-    for i in range(batch):
-        chance = -constant
-        for a in range(actions):
-            noise = (sample[i, a] - mean[i, a]) * inverse[a]
-            chance -= 0.5 * noise * noise
-        ratio = np.exp(chance - log_prob[i])
-        near = min(max(ratio, 1.0 - clip), 1.0 + clip)
-        gain = ratio * advantage[i]
-        # Where the clipped reading is the smaller one, nothing is to be gained by moving on.
-        moves = gain <= near * advantage[i]
-        loss -= gain if moves else near * advantage[i]
-        slope = -gain / batch if moves else 0.0
-        for a in range(actions):
-            noise = (sample[i, a] - mean[i, a]) * inverse[a]
-            of_mean[i, a] = slope * noise * inverse[a]
-            of_log_std[a] += slope * (noise * noise - 1.0)
-    return loss / batch
+# --- Advantages of a rollout ---
 
 
 @numba.njit(cache=True, nogil=True)

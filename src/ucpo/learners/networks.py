@@ -158,6 +158,10 @@ class Body(nn.Module):
         result: Tensor = self.layers(*seen)
         return result
 
+    def inputs(self, parts: Sequence[Tensor], stock: Tensor) -> Tensor:
+        """What the first layer sees if nothing is before it, as `joined` has it."""
+        return joined([*parts, self.scaled(stock)], self.members)
+
     def scaled(self, stock: Tensor) -> Tensor:
         """As much of the stock as is shown, (batch, C or 0)."""
         seen = stock[:, : self.stock_size]
@@ -244,9 +248,12 @@ class Values(nn.Module):
 
     def in_units(self, obs: Tensor, stock: Tensor, left: Tensor) -> Tensor:
         """What each network says, (1 + C, batch); `left` (batch,) is the share of time left."""
-        inputs = [obs, self._time(left)] if self.timed else [obs]
-        said: Tensor = self.body(inputs, stock)[:, :, 0]
+        said: Tensor = self.body(self._shown(obs, left), stock)[:, :, 0]
         return said
+
+    def inputs(self, obs: Tensor, stock: Tensor, left: Tensor) -> Tensor:
+        """What the first layer sees if nothing is before it, as `joined` has it."""
+        return self.body.inputs(self._shown(obs, left), stock)
 
     def learn(self, obs: Tensor, stock: Tensor, left: Tensor, targets: Tensor) -> Tensor:
         """Mean squared errors in units, (1 + C,); the gradient of their sum is left in the weights.
@@ -257,17 +264,16 @@ class Values(nn.Module):
             errors = (self.in_units(obs, stock, left) - targets).square().mean(1)
             errors.sum().backward()  # type: ignore[no-untyped-call]
             return errors.detach()
-        parts = [obs, self._time(left), self.body.scaled(stock)]
-        if not self.timed:
-            del parts[1]
         with torch.no_grad():
-            return fit_members(self.body.layers, joined(parts, self.body.members), targets)
+            return fit_members(self.body.layers, self.inputs(obs, stock, left), targets)
 
-    def _time(self, left: Tensor) -> Tensor:
-        """The time that is left as each network sees it, (1 + C, batch, 1)."""
-        shown = left.expand(self.body.members, 1, -1).transpose(1, 2).clone()
-        shown[0] = 0.0  # rewards are bootstrapped at a time limit, so it is no end to them
-        return shown
+    def _shown(self, obs: Tensor, left: Tensor) -> list[Tensor]:
+        """Observations, and the time that is left as each network sees it, (1 + C, batch, 1)."""
+        if not self.timed:
+            return [obs]
+        time = left.expand(self.body.members, 1, -1).transpose(1, 2).clone()
+        time[0] = 0.0  # rewards are bootstrapped at a time limit, so it is no end to them
+        return [obs, time]
 
     def forward(self, obs: Tensor, stock: Tensor, left: Tensor) -> Tensor:
         """Expected sums to come, (1 + C, batch)."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ucpo.envs.interface import Arrays
 from ucpo.learners.kernels import descend, row_factors, row_squares
+from ucpo.problem import Floats
 from ucpo.storage import states
 
 
@@ -95,6 +96,25 @@ class Adam:
             factor = self._plain if shrink is None else shrink
             kept = (weight.detach(), gradient, mean, square, factor)
             self._move(*kept, self.MEMORY, rate / first, second**0.5, self._epsilon)
+
+    def numbers(self, rates: Sequence[float], steps: int) -> Floats:
+        """Count steps that are made elsewhere, by `descend_rows`.
+
+        Returns what that needs to know of each, at each of these rates, (steps, rates, 6).
+        """
+        taken = self._steps + np.arange(1, steps + 1)[:, None]
+        self._steps += steps
+        first, second = (1.0 - memory**taken for memory in self.MEMORY)
+        found = np.empty((steps, len(rates), 6), np.float32)
+        found[:, :, :3] = 1.0 - self.MEMORY[0], self.MEMORY[1], 1.0 - self.MEMORY[1]
+        found[:, :, 3], found[:, :, 4] = np.array(rates) / first, np.sqrt(second)
+        found[:, :, 5] = self._epsilon
+        return found
+
+    def memory(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """What is kept of a weight's gradients and of their squares, for steps made elsewhere."""
+        place = [other is weight for other in self.weights].index(True)
+        return self._means[place], self._squares[place]
 
     def state(self) -> Arrays:
         """What `restore` needs to go on from here; nothing before the first step."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -21,12 +20,14 @@ from ucpo.envs.interface import Arrays, Episodes, Ints, Step
 from ucpo.envs.shaping import Shaping
 from ucpo.learners.actors import OnPolicyActor
 from ucpo.learners.interface import Memory, Metrics, Multiplier
+from ucpo.learners.minibatches import Seen, minibatches_of
 from ucpo.learners.networks import Values
 from ucpo.learners.normaliser import Normaliser
-from ucpo.learners.optimisation import Adam, Slope, add_squares, generator_on, limit_norms
+from ucpo.learners.optimisation import Adam, Slope, generator_on
 from ucpo.learners.recent import Recent
 from ucpo.learners.rollout import Increments, Rollout, Signals, advantages
-from ucpo.learners.surrogates import Decisions, Scale, Surrogate, combined, slopes
+from ucpo.learners.rollout_passes import Rules
+from ucpo.learners.surrogates import Decisions, Scale, Surrogate, combined
 from ucpo.learners.trust_region import TrustRegion
 from ucpo.policies.policy import Policy, PolicyInfo
 from ucpo.problem import Floats
@@ -52,19 +53,6 @@ class Settings:
     entropy: float
     unit_share: float  # by which units of values follow those of a rollout; 0: they stay
     unit_floor: tuple[float, ...]  # smallest units, (1 + C)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What networks see of decisions."""
-
-    obs: Tensor  # (batch, obs) normalised
-    stock: Tensor  # (batch, C)
-    left: Tensor  # (batch,) share of time
-
-    def at(self, rows: Tensor | slice) -> Seen:
-        """Some of them."""
-        return Seen(self.obs[rows], self.stock[rows], self.left[rows])
 
 
 class PPO:
@@ -122,18 +110,14 @@ class PPO:
         self.env_steps = self.updates = self.rollouts = 0
         self._increments, self._shaping, self._about = increments, shaping, about
         self._region = improvement if isinstance(improvement, TrustRegion) else None
-        self._surrogate = None if isinstance(improvement, TrustRegion) else improvement
         self._priced = len(signals.gammas) - 1  # costs that have a critic
-        self._actor_weights: list[Tensor] = list(actor.parameters())
-        self._critic_weights: list[Tensor] = list(values.parameters())
-        self._device = self._actor_weights[0].device
-        groups = (
-            [self._critic_weights] if self._region else [self._actor_weights, self._critic_weights]
-        )
-        rates = (settings.actor, settings.critic)[-len(groups) :]
-        self._learned = [weight for group in groups for weight in group]
-        self._rates = [r for r, group in zip(rates, groups, strict=True) for _ in group]
-        self._optimiser = Adam(self._learned, settings.epsilon)
+        learned: list[Tensor] = [] if self._region else [*actor.parameters()]
+        learned += values.parameters()
+        self._device = learned[0].device
+        self._optimiser = Adam(learned, settings.epsilon)
+        rules = Rules(settings.entropy, settings.regulariser, settings.clip, settings.clip_each)
+        surrogate = None if isinstance(improvement, TrustRegion) else improvement
+        self._minibatches = minibatches_of(actor, values, surrogate, self._optimiser, rules)
         self._noise = generator_on(self._device).manual_seed(seed)
         self._choice = np.random.default_rng(seed)
         self._recent = Recent(len(about.cost_names))
@@ -263,41 +247,21 @@ class PPO:
         """Passes over the rollout in minibatches, until the policy has moved far enough."""
         settings, rows = self.settings, len(old.advantage)
         count = max(1, round(rows / settings.minibatch))
-        losses, moved, entropy, passes = [], torch.zeros(()), torch.zeros(()), 0
-        self._now = [rate.at(self.env_steps) for rate in self._rates]
+        rates = settings.actor.at(self.env_steps), settings.critic.at(self.env_steps)
+        go_over = self._minibatches.over(seen, old, targets)
+        moved, entropy, passes = torch.zeros(()), torch.zeros(()), 0
         while passes < settings.passes and moved <= settings.stop:
             order = torch.from_numpy(self._choice.permutation(rows)).to(self._device)
-            mixed, given, wanted = seen.at(order), old.at(order), targets[:, order]
-            for part in torch.tensor_split(torch.arange(rows), count):
-                of = slice(int(part[0]), int(part[-1]) + 1)
-                losses.append(self._improve(mixed.at(of), given.at(of), wanted[:, of]))
+            loss = go_over(order, count, rates)  # of the policy, the reward's value, the costs'
             passes += 1
+            self.updates += count
             moved, entropy = self._moved(seen, old)
-        loss = torch.stack(losses[-count:]).mean(0)
         said = {"reward_critic_loss": loss[1], "passes": torch.tensor(float(passes))}
-        if self._surrogate is not None:
+        if self._region is None:
             said |= {"actor_loss": loss[0]}
         if self._priced:
             said |= {"cost_critic_loss": loss[2:].mean()}
         return said | {"divergence": moved, "entropy": entropy}
-
-    def _improve(self, seen: Seen, old: Decisions, targets: Tensor) -> Tensor:
-        """One step along one minibatch: losses of the policy and of each critic, (2 + C,)."""
-        settings, surrogate = self.settings, self._surrogate
-        for weight in (*self._actor_weights, *self._critic_weights):
-            weight.grad = None
-        of_values = self.values.learn(seen.obs, seen.stock, seen.left, targets)
-        if settings.regulariser:
-            add_squares(self._critic_weights, settings.regulariser)
-        of_policy = torch.zeros(())
-        if surrogate is not None:
-            towards = partial(slopes, surrogate, old, settings.entropy)
-            of_policy = self.actor.learn(seen.obs, seen.stock, towards)
-        groups = [self._actor_weights] if surrogate is not None else []
-        limit_norms(groups, self._critic_weights, settings.clip, apart=settings.clip_each)
-        self._optimiser.step(self._now)
-        self.updates += 1
-        return torch.cat([of_policy.reshape(1).to(self._device), of_values])
 
     @torch.no_grad()
     def _moved(self, seen: Seen, old: Decisions) -> tuple[Tensor, Tensor]:

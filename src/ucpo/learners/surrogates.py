@@ -6,13 +6,14 @@ All are pure: tensors in, tensors out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ucpo.learners.distributions import Distribution, Gaussian
-from ucpo.learners.kernels import clipped_loss
+from ucpo.learners.ratio_slopes import CLIPPED, FOCOPS, P3O, surrogate_slopes
 
 Scale = Literal["raw", "omnisafe", "both"]
 GAUSSIAN = Gaussian()
@@ -105,10 +106,9 @@ def slopes(
         output: Of the new policy.
         spread: Of the new policy.
     """
-    gaussian = isinstance(old.kind, Gaussian) and output.device.type == "cpu"
-    if isinstance(surrogate, Clipped) and gaussian:
-        given = (old.sample, old.log_prob, old.advantage)
-        loss, of_output, of_spread = clipped_loss(output, spread, *given, surrogate.clip)
+    known = compiled(surrogate)
+    if known is not None and isinstance(old.kind, Gaussian) and output.device.type == "cpu":
+        loss, of_output, of_spread = _written_down(known, old, output, spread)
         return loss, of_output, of_spread - entropy  # a Gaussian's grows with each log-deviation
     output, spread = output.detach().requires_grad_(), spread.detach().requires_grad_()
     with torch.enable_grad():
@@ -118,6 +118,35 @@ def slopes(
         whole, [output, spread], allow_unused=True, materialize_grads=True
     )
     return loss.detach(), of_output, of_spread
+
+
+Known = tuple[int, tuple[float, ...]]
+"""Which of the losses that compiled loops know, and its numbers."""
+
+
+def compiled(surrogate: Surrogate) -> Known | None:
+    """What compiled loops call a loss; None: they do not know it."""
+    match surrogate:
+        case Clipped(clip):
+            return CLIPPED, (clip,)
+        case Focops(temperature, reach):
+            return FOCOPS, (temperature, reach)
+        case P3o(clip, penalty, gamma):
+            return P3O, (clip, penalty, gamma)
+    return None
+
+
+def _written_down(
+    known: Known, old: Decisions, output: Tensor, spread: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A loss of a Gaussian policy and its gradients in means and log-deviations."""
+    given: tuple[Tensor, ...] = (output, spread, old.sample, old.log_prob, old.output, old.spread)
+    given = (*given, old.advantage, old.costs, old.excess)
+    arrays: list[Any] = [part.detach().contiguous().numpy() for part in given]
+    of_output, of_spread = np.empty(output.shape, np.float32), np.empty(len(spread), np.float32)
+    kind, numbers = known[0], np.array(known[1])
+    loss: float = surrogate_slopes(kind, numbers, *arrays, of_output, of_spread)  # type: ignore[call-arg]
+    return torch.tensor(loss), torch.from_numpy(of_output), torch.from_numpy(of_spread)
 
 
 @dataclass(frozen=True)
