@@ -101,7 +101,7 @@ def test_a_training_acts_learns_and_saves_with_it():
     np.testing.assert_allclose(agent.policy().act(obs, stock), inside.numpy(), atol=1e-5)
     learner = agent.learner
     learner._choice = np.random.default_rng(5)
-    seen = learner._sample()
+    seen = learner.seen(learner.draw())
     drawn = learner.replay.sample(learner.settings.batch, np.random.default_rng(5))
     assert torch.equal(seen.obs, learner.normaliser(drawn.obs))
     assert torch.equal(seen.successor, learner.normaliser(drawn.successor))

@@ -336,10 +336,11 @@ def test_an_update_moves_every_part_once():
 def test_a_share_of_each_batch_is_seen_under_budgets_drawn_anew():
     replay = {**SMALL["replay"], "relabel": 0.25}
     agent = stepped(make(replay=replay))  # all of its episodes began with a stock of 0
-    drawn = torch.cat([agent._sample().initial_stock for _ in range(100)]).reshape(100, 32)
+    drawn = torch.cat([agent.seen(agent.draw()).initial_stock for _ in range(100)]).reshape(100, 32)
     assert set(drawn[:, 8:].flatten().tolist()) == {0.0}
     assert set(drawn[:, :8].flatten().tolist()) == {-float(level) for level in range(31)}
-    assert set(torch.cat([stepped(make())._sample().initial_stock]).flatten().tolist()) == {0.0}
+    plain = stepped(make())
+    assert set(plain.seen(plain.draw()).initial_stock.flatten().tolist()) == {0.0}
 
 
 def test_the_actor_updates_in_bursts_when_asked():

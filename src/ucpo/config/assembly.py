@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from ucpo.envs.shaping import (
 )
 from ucpo.errors import UsageError, nearest
 from ucpo.learners.entropy import Entropy
+from ucpo.learners.from_replay import Equipment
 from ucpo.learners.in_units import InUnits
 from ucpo.learners.interface import Learner
 from ucpo.learners.networks import Body, Critics, Hidden, StockScale
@@ -205,33 +207,18 @@ def make_ucp(
             "ucp moves prices at every update, by its latest episodes; give --multiplier.window "
             "and a --multiplier.kind other than switch, or choose learner ppo"
         )
-    C = len(spec.cost_names)
-    problem, device = make_problem(config, spec.cost_names), make_device(config.device)
-    networks, noise = config.networks, torch.Generator().manual_seed(config.seed)
-    stock_size = 0 if config.stock == "hidden" else C
-    scale = make_stock_scale(config, grid)
-    shape = (make_hidden(config), stock_size, scale, networks.stock_features)
-    ceiling = make_stock_ceiling(config, stock_size)
-    critics = make_critics(config, spec, stock_size, scale, noise, ceiling)
-    actor = make_actor(spec, *shape, noise, stock_ceiling=ceiling)
-    target = config.entropy.target
+    problem = make_problem(config, spec.cost_names)
+    ceiling = make_stock_ceiling(config, 0 if config.stock == "hidden" else len(spec.cost_names))
     return UCP(
+        make_equipment(config, spec, grid, generator, problem, ceiling),
         problem=problem,
-        grid=grid,
-        actor=actor.to(device),
-        critics=critics.to(device),
-        multiplier=make_multiplier(config.multiplier, problem, grid),
-        replay=make_replay(config, spec),
-        normaliser=Normaliser(spec.observation_size, networks.normalise, device),
-        entropy=Entropy(
-            config.entropy.weight,
-            rate=config.entropy.rate,
-            target=-float(spec.action_size) if target is None else target,
+        entropy=make_entropy(config, spec),
+        settings=Settings(
+            **shared_settings(config),
+            actor_polyak=config.actor.polyak,
+            regulariser=config.actor.regulariser,
+            next_action=config.critic.next_action,
         ),
-        settings=make_settings(config),
-        about=replace(make_info(config, spec, grid, stock_size, scale), stock_ceiling=ceiling),
-        seed=config.seed,
-        generator=generator,
     )
 
 
@@ -249,18 +236,62 @@ LEARNERS: dict[str, Callable[..., Learner]] = {"ucp": make_ucp, "ppo": make_on_p
 LEARNERS |= dict.fromkeys(("sac", "td3"), make_off_policy)
 
 
-def make_replay(config: RunConfig, spec: TaskSpec) -> Replay:
-    """Where learners that learn from the past keep it."""
-    return Replay(
-        config.replay.capacity,
-        config.num_envs,
-        spec.observation_size,
-        spec.action_size,
-        len(spec.cost_names),
-        config.replay.n_step,
-        config.gamma,
-        config.discount_of_costs,
-        config.hold,
+def make_equipment(
+    config: RunConfig,
+    spec: TaskSpec,
+    grid: BudgetGrid,
+    generator: np.random.Generator,
+    problem: Problem,
+    ceiling: float | None = None,
+) -> Equipment:
+    """What learners with a replay are made of.
+
+    Args:
+        config: The whole configuration.
+        spec: Of the task.
+        grid: The budgets to train for.
+        generator: Of random actions.
+        problem: The constraints.
+        ceiling: The stock above which all look alike to networks.
+    """
+    networks, noise = config.networks, torch.Generator().manual_seed(config.seed)
+    device, stock_size = make_device(config.device), 0
+    if config.stock != "hidden":
+        stock_size = len(spec.cost_names)
+    scale = make_stock_scale(config, grid)
+    shape = (make_hidden(config), stock_size, scale, networks.stock_features)
+    critics = make_critics(config, spec, stock_size, scale, noise, ceiling)
+    actor = make_actor(spec, *shape, noise, stock_ceiling=ceiling)
+    return Equipment(
+        grid=grid,
+        actor=actor.to(device),
+        critics=critics.to(device),
+        multiplier=make_multiplier(config.multiplier, problem, grid),
+        replay=Replay(
+            config.replay.capacity,
+            config.num_envs,
+            spec.observation_size,
+            spec.action_size,
+            len(spec.cost_names),
+            config.replay.n_step,
+            config.gamma,
+            config.discount_of_costs,
+            config.hold,
+        ),
+        normaliser=Normaliser(spec.observation_size, networks.normalise, device),
+        about=replace(make_info(config, spec, grid, stock_size, scale), stock_ceiling=ceiling),
+        seed=config.seed,
+        generator=generator,
+    )
+
+
+def make_entropy(config: RunConfig, spec: TaskSpec) -> Entropy:
+    """The weight of the entropy; left to itself its target is one unit for each action."""
+    target = config.entropy.target
+    return Entropy(
+        config.entropy.weight,
+        rate=config.entropy.rate,
+        target=-float(spec.action_size) if target is None else target,
     )
 
 
@@ -289,23 +320,20 @@ def make_critics(
     return Critics(body, units)
 
 
-def make_settings(config: RunConfig) -> Settings:
-    """Step sizes, limits and paces of UCP."""
-    return Settings(
-        batch=config.replay.batch,
-        relabelled=round(config.replay.relabel * config.replay.batch),
-        critic=make_decay(config, config.critic),
-        actor=make_decay(config, config.actor),
-        critic_clip=config.critic.clip,
-        actor_clip=config.actor.clip,
-        critic_polyak=config.critic.polyak,
-        actor_polyak=config.actor.polyak,
-        regulariser=config.actor.regulariser,
-        actor_every=config.actor.every,
-        next_action=config.critic.next_action,
-        random_steps=config.random_steps,
-        updates=config.updates,
-    )
+def shared_settings(config: RunConfig) -> dict[str, Any]:
+    """Step sizes, limits and paces of all learners with a replay."""
+    return {
+        "batch": config.replay.batch,
+        "relabelled": round(config.replay.relabel * config.replay.batch),
+        "critic": make_decay(config, config.critic),
+        "actor": make_decay(config, config.actor),
+        "critic_clip": config.critic.clip,
+        "actor_clip": config.actor.clip,
+        "critic_polyak": config.critic.polyak,
+        "actor_every": config.actor.every,
+        "random_steps": config.random_steps,
+        "updates": config.updates,
+    }
 
 
 def make_info(

@@ -6,32 +6,23 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from ucpo.config.assembly import (
-    make_critics,
-    make_decay,
-    make_device,
-    make_hidden,
-    make_info,
+    make_entropy,
+    make_equipment,
     make_problem,
-    make_replay,
     make_shaping,
-    make_stock_scale,
     refuse_choices,
     refuse_two_penalties,
+    shared_settings,
 )
 from ucpo.config.options import RunConfig
-from ucpo.config.price_assembly import make_multiplier
 from ucpo.envs.interface import TaskSpec
 from ucpo.errors import UsageError
 from ucpo.learners.behaviours import Behaviour, Deterministic, Stochastic
-from ucpo.learners.entropy import Entropy
 from ucpo.learners.networks import Actor
-from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.offpolicy import OffPolicy, Settings
 from ucpo.learners.pace import EveryEpisode, EveryUpdate, Pace
-from ucpo.policies.policy import make_actor
 from ucpo.problem import BudgetGrid
 
 
@@ -42,42 +33,23 @@ def make_off_policy(
     refuse_choices(config, spec)
     refuse_two_penalties(config)
     _refuse(config)
-    problem, device = make_problem(config, spec.cost_names), make_device(config.device)
-    networks, noise = config.networks, torch.Generator().manual_seed(config.seed)
-    C = len(spec.cost_names)
-    stock_size = 0 if config.stock == "hidden" else C
-    scale = make_stock_scale(config, grid)
-    scalar = replace(config, networks=replace(networks, quantiles=1))
-    critics = make_critics(scalar, spec, stock_size, scale, noise)
-    shape = (make_hidden(config), stock_size, scale, networks.stock_features)
-    actor = make_actor(spec, *shape, noise).to(device)
+    scalar = replace(config, networks=replace(config.networks, quantiles=1))
+    problem = make_problem(config, spec.cost_names)
+    equipment = make_equipment(scalar, spec, grid, generator, problem)
     paces: dict[str, Callable[[], Pace]] = {"episode": EveryEpisode, "update": EveryUpdate}
     return OffPolicy(
-        grid=grid,
-        behaviour=_BEHAVIOURS[config.learner](config, actor, spec),
-        critics=critics.to(device),
-        multiplier=make_multiplier(config.multiplier, problem, grid),
+        equipment,
+        behaviour=_BEHAVIOURS[config.learner](config, equipment.actor, spec),
         pace=paces[config.offpolicy.prices](),
         shaping=make_shaping(config.shaping),
-        replay=make_replay(config, spec),
-        normaliser=Normaliser(spec.observation_size, networks.normalise, device),
-        settings=_settings(config),
-        about=make_info(config, spec, grid, stock_size, scale),
-        seed=config.seed,
-        generator=generator,
+        settings=Settings(**shared_settings(config), delay=config.offpolicy.delay),
     )
 
 
 def _stochastic(config: RunConfig, actor: Actor, spec: TaskSpec) -> Behaviour:
-    target = config.entropy.target
-    entropy = Entropy(
-        config.entropy.weight,
-        rate=config.entropy.rate,
-        target=-float(spec.action_size) if target is None else target,
-    )
     return Stochastic(
         actor,
-        entropy,
+        make_entropy(config, spec),
         regulariser=config.actor.regulariser,
         next_action=config.critic.next_action,
         costs=len(spec.cost_names),
@@ -101,22 +73,6 @@ _BEHAVIOURS: dict[str, Callable[[RunConfig, Actor, TaskSpec], Behaviour]] = {
     "sac": _stochastic,
     "td3": _deterministic,
 }
-
-
-def _settings(config: RunConfig) -> Settings:
-    return Settings(
-        batch=config.replay.batch,
-        relabelled=round(config.replay.relabel * config.replay.batch),
-        critic=make_decay(config, config.critic),
-        actor=make_decay(config, config.actor),
-        critic_clip=config.critic.clip,
-        actor_clip=config.actor.clip,
-        critic_polyak=config.critic.polyak,
-        delay=config.offpolicy.delay,
-        actor_every=config.actor.every,
-        random_steps=config.random_steps,
-        updates=config.updates,
-    )
 
 
 def _refuse(config: RunConfig) -> None:

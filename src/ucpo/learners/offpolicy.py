@@ -7,120 +7,67 @@ What tells the two apart is a `Behaviour`, what a cost is worth a `Multiplier`, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.envs.interface import Arrays, Episodes, Step
+from ucpo.envs.interface import Episodes
 from ucpo.envs.shaping import Shaping
 from ucpo.learners.behaviours import Behaviour
 from ucpo.learners.by_hand import ByHand
-from ucpo.learners.interface import Memory, Metrics, Multiplier
+from ucpo.learners.from_replay import Equipment, FromReplay
+from ucpo.learners.from_replay import Settings as SharedSettings
 from ucpo.learners.networks import Critics
-from ucpo.learners.normaliser import Normaliser
-from ucpo.learners.optimisation import Decay, Descent, generator_on, polyak
+from ucpo.learners.optimisation import polyak
 from ucpo.learners.pace import Pace
-from ucpo.learners.replay import Batch, Replay
-from ucpo.policies.policy import Policy, PolicyInfo
-from ucpo.problem import BudgetGrid, Floats
+from ucpo.learners.replay import Batch
+from ucpo.policies.policy import Policy
 from ucpo.storage import states
 
 log = logging.getLogger("ucpo")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Step sizes, limits and paces; `ucpo.config.options` says what each of them does."""
+class Settings(SharedSettings):
+    """What SAC and TD3 have beside what all learners with a replay have."""
 
-    batch: int
-    relabelled: int  # transitions of a batch whose budget is drawn anew
-    critic: Decay
-    actor: Decay
-    critic_clip: float
-    actor_clip: float
-    critic_polyak: float
     delay: int  # updates of the critics for each of the actor and of all targets
-    actor_every: int  # of these, in bursts of as many
-    random_steps: int  # environment steps with random actions, before learning begins
-    updates: int  # per iteration of all environments
 
 
-class OffPolicy:
+class OffPolicy(FromReplay):
     """The learner behind SAC, TD3 and the methods made of them.
 
     Args:
-        grid: The initial budgets episodes begin with.
-        behaviour: The actor and its ways.
-        critics: Two of the reward and one of each cost, with one output each.
-        multiplier: The price of each initial budget.
+        equipment: Networks, budgets and their prices, the replay; critics have one output each.
+        behaviour: The ways of its actor.
         pace: When prices move.
         shaping: What is made of rewards.
-        replay: Where transitions are kept, with their own rewards.
-        normaliser: Of observations.
         settings: Step sizes, limits and paces.
-        about: What its policy files say, but for how far the training is.
-        seed: Of noise in actions and of the choice of transitions.
-        generator: Of random actions before learning begins.
     """
+
+    settings: Settings
 
     def __init__(
         self,
+        equipment: Equipment,
         *,
-        grid: BudgetGrid,
         behaviour: Behaviour,
-        critics: Critics,
-        multiplier: Multiplier,
         pace: Pace,
         shaping: Shaping,
-        replay: Replay,
-        normaliser: Normaliser,
         settings: Settings,
-        about: PolicyInfo,
-        seed: int,
-        generator: np.random.Generator,
     ) -> None:
-        self.grid, self.multiplier, self.pace, self.shaping = grid, multiplier, pace, shaping
-        self.behaviour, self.actor, self.critics = behaviour, behaviour.actor, critics
-        self.target_critics = deepcopy(critics).requires_grad_(False)
-        self.replay = replay
-        self.memory: Memory | None = replay
-        self.normaliser, self.settings = normaliser, settings
-        self.env_steps = self.updates = 0
-        self.metrics: tuple[str, ...] = (*_METRICS, *behaviour.metrics)
-        self._about, self._generator, self._learning = about, generator, False
-        self._actor_weights: list[Tensor] = list(self.actor.parameters())
-        self._critic_weights: list[Tensor] = list(critics.parameters())
-        self._target_weights: list[Tensor] = list(self.target_critics.parameters())
-        self._actor_descent = Descent(self._actor_weights, settings.actor_clip)
-        self._critic_descent = Descent(self._critic_weights, settings.critic_clip, Critics.REWARD)
-        possible = ByHand.possible(behaviour, critics)
-        self._gradients = (ByHand if possible else Graph)(behaviour, critics)
-        self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
-        self._noise = generator_on(self._device).manual_seed(seed)
-        self._choice = np.random.default_rng(seed)
+        super().__init__(equipment, settings)
+        self.behaviour, self.pace, self.shaping = behaviour, pace, shaping
+        self.metrics = (*_METRICS, *behaviour.metrics)
+        possible = ByHand.possible(behaviour, self.critics)
+        self._gradients = (ByHand if possible else Graph)(behaviour, self.critics)
 
     # --- Collect ---
 
-    @torch.no_grad()
-    def act(self, obs: Floats, stock: Floats) -> Floats:
-        """Actions to collect with, (n, action), for observations (n, obs) and stocks (n, C)."""
-        self._learning = self.env_steps >= self.settings.random_steps
-        if not self._learning:
-            shape = (len(obs), len(self._about.action_low))
-            return self._generator.uniform(-1.0, 1.0, shape).astype(np.float32)
-        s, z = torch.from_numpy(obs).to(self._device), torch.from_numpy(stock).to(self._device)
-        actions: Floats = self.behaviour.explore(self.normaliser(s), z, self._noise).cpu().numpy()
-        return actions
-
-    def remember(self, obs: Floats, stock: Floats, actions: Floats, step: Step) -> None:
-        """Store what one iteration brought, with the task's own rewards."""
-        self.replay.add(obs, stock, actions, step)
-        self.normaliser.observe(obs)
-        self.env_steps += int(step.env_steps.sum())
+    def explore(self, obs: Tensor, stock: Tensor) -> Tensor:
+        """As the behaviour does."""
+        return self.behaviour.explore(obs, stock, self._noise)
 
     def observe(self, episodes: Episodes) -> None:
         """Finished episodes move the prices, now or later."""
@@ -128,16 +75,11 @@ class OffPolicy:
 
     # --- Improve ---
 
-    def improve(self) -> Iterator[Metrics]:
-        """The updates of one iteration, once there is more than random actions."""
-        if self._learning and self.updates == 0:
-            self._voice_doubts()
-        for _ in range(self.settings.updates if self._learning else 0):
-            yield self.update()
-
     def update(self) -> dict[str, Tensor]:
         """Critics; now and then the actor and the targets."""
         settings = self.settings
+        if self.updates == 0:
+            self._voice_doubts()
         batch = self._sample()
         metrics = self._improve_critics(batch)
         self.updates += 1
@@ -145,24 +87,15 @@ class OffPolicy:
             for _ in range(settings.actor_every):
                 metrics |= self._improve_actor(batch)
         if self.updates % settings.delay == 0:
-            polyak(self._target_weights, self._critic_weights, settings.critic_polyak)
+            polyak(self._target_critic_weights, self._critic_weights, settings.critic_polyak)
             self.behaviour.follow()
         self.pace.updated(self.multiplier, self.env_steps)
         return metrics
 
     def _sample(self) -> Batch:
-        """Some of the past as networks see it, part of it as if under other budgets.
-
-        Rewards are shaped here, by the stocks of the budget they are seen under.
-        """
-        drawn = self.replay.sample(self.settings.batch, self._choice)
-        if self.settings.relabelled:
-            others = self.grid.draws(self.settings.relabelled, self._choice)
-            drawn = drawn.under(torch.from_numpy(others))
-        reward = shaped(drawn, self.shaping).to(self._device)
-        drawn = drawn.to(self._device)
-        obs, successor = self.normaliser(drawn.obs), self.normaliser(drawn.successor)
-        return replace(drawn, reward=reward, obs=obs, successor=successor)
+        """Some of the past, with rewards shaped by the stocks of the budget they are seen under."""
+        drawn = self.draw()
+        return self.seen(replace(drawn, reward=shaped(drawn, self.shaping)))
 
     def _improve_critics(self, batch: Batch) -> dict[str, Tensor]:
         losses = self._gradients.of_critics(batch, self._targets(batch))
@@ -202,48 +135,16 @@ class OffPolicy:
 
     # --- Be asked and saved ---
 
-    def prices(self) -> list[Floats]:
-        """For each cost the prices of its budgets, largest budget first."""
-        return [table.numpy() for table in self.multiplier.tables()]
-
     def policy(self) -> Policy:
-        """The actor as it stands, for observations as they are, on the CPU.
+        """The actor as it stands.
 
         Its critics are no distributions that could be calibrated, so they are not kept beside it.
         """
-        info = replace(self._about, env_steps=self.env_steps, updates=self.updates)
-        actor = self.normaliser.plain(self.actor)
-        return Policy(actor if self._device.type == "cpu" else deepcopy(actor).cpu(), info)
+        return Policy(self.plain(self.actor), self.info())
 
-    def cut(self) -> None:
-        """Let the newest transitions be the last of their episodes."""
-        self.replay.cut()
-
-    def recent_actions(self, row: int, env_steps: int) -> Floats:
-        """What an environment was last made to do, (k, action)."""
-        return self.replay.actions(row, env_steps)
-
-    def state(self) -> Arrays:
-        """Everything that what comes next depends on, except the rows of the replay."""
-        return states.gather(self._parts())
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from the state of a learner of the same configuration."""
-        states.scatter(self._parts(), state)
-
-    def _parts(self) -> dict[str, states.Part]:
-        names = ("actor", "critics", "target_critics")
-        return {
-            **{name: states.Module(getattr(self, name), name) for name in names},
-            "actor_adam": self._actor_descent,
-            "critic_adam": self._critic_descent,
-            **self.behaviour.parts(),
-            "normaliser": self.normaliser,
-            "multipliers": self.multiplier,
-            "noise": states.Noise(self._noise),
-            "choice": states.Choice(self._choice),
-            "counts": states.Counts(self, ("env_steps", "updates")),
-        }
+    def parts(self) -> dict[str, states.Part]:
+        """Those of the behaviour."""
+        return self.behaviour.parts()
 
 
 _METRICS = (

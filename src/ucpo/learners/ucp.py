@@ -9,65 +9,49 @@ branch here. Lines are those of Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.envs.interface import Arrays, Episodes, Step
+from ucpo.envs.interface import Episodes
 from ucpo.learners.entropy import Entropy
-from ucpo.learners.interface import Memory, Metrics, Multiplier
-from ucpo.learners.networks import Actor, Critics, Sample
-from ucpo.learners.normaliser import Normaliser
-from ucpo.learners.optimisation import Decay, Descent, generator_on, polyak
+from ucpo.learners.from_replay import Equipment, FromReplay
+from ucpo.learners.from_replay import Settings as SharedSettings
+from ucpo.learners.networks import Critics, Sample
+from ucpo.learners.optimisation import polyak
 from ucpo.learners.quantiles import quantile_loss
-from ucpo.learners.replay import Batch, Replay
+from ucpo.learners.replay import Batch
 from ucpo.learners.slopes import PricedLoss, linear_costs
-from ucpo.policies.policy import Policy, PolicyInfo
-from ucpo.problem import BudgetGrid, Floats, Problem
+from ucpo.policies.policy import Policy
+from ucpo.problem import Problem
 from ucpo.storage import states
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Step sizes, limits and paces; `ucpo.config.options` says what each of them does."""
+class Settings(SharedSettings):
+    """What UCP has beside what all learners with a replay have."""
 
-    batch: int
-    relabelled: int  # transitions of a batch whose budget is drawn anew
-    critic: Decay
-    actor: Decay
-    critic_clip: float
-    actor_clip: float
-    critic_polyak: float
     actor_polyak: float
     regulariser: float
-    actor_every: int
     next_action: Literal["sampled", "mean"]
-    random_steps: int  # environment steps with random actions, before learning begins
-    updates: int  # per iteration of all environments
 
 
-class UCP:
+class UCP(FromReplay):
     """The learner of Utility-Constrained Policies.
 
+    It remembers (line 8), draws from its replay and is saved as `FromReplay` says.
+
     Args:
+        equipment: Networks, budgets and their prices, the replay.
         problem: The constraints, one per cost.
-        grid: The initial budgets episodes begin with.
-        actor: The policy; sees observations through the normaliser, like the critics.
-        critics: Two of the reward and one of each cost.
-        multiplier: The price of each initial budget.
-        replay: Where transitions are kept.
-        normaliser: Of observations.
         entropy: The weight of the policy's entropy.
         settings: Step sizes, limits and paces.
-        about: What its policy files say, but for how far the training is.
-        seed: Of noise in actions and of the choice of transitions.
-        generator: Of random actions before learning begins.
     """
+
+    settings: Settings
 
     metrics: tuple[str, ...] = (
         "reward_critic_loss",
@@ -80,61 +64,20 @@ class UCP:
     )
 
     def __init__(
-        self,
-        *,
-        problem: Problem,
-        grid: BudgetGrid,
-        actor: Actor,
-        critics: Critics,
-        multiplier: Multiplier,
-        replay: Replay,
-        normaliser: Normaliser,
-        entropy: Entropy,
-        settings: Settings,
-        about: PolicyInfo,
-        seed: int,
-        generator: np.random.Generator,
+        self, equipment: Equipment, *, problem: Problem, entropy: Entropy, settings: Settings
     ) -> None:
         # Lines 1 to 3.
-        self.problem, self.grid, self.multiplier = problem, grid, multiplier
-        self.actor, self.critics = actor, critics
-        self.target_actor = deepcopy(actor).requires_grad_(False)
-        self.target_critics = deepcopy(critics).requires_grad_(False)
-        self.replay = replay
-        self.memory: Memory | None = replay
-        self.normaliser, self.entropy, self.settings = normaliser, entropy, settings
-        self.env_steps = self.updates = 0
-        self._about, self._generator, self._learning = about, generator, False
-        self._actor_weights: list[Tensor] = list(actor.parameters())
-        self._critic_weights: list[Tensor] = list(critics.parameters())
+        super().__init__(equipment, settings)
+        self.problem, self.entropy = problem, entropy
+        self.target_actor = deepcopy(self.actor).requires_grad_(False)
         self._target_actor_weights: list[Tensor] = list(self.target_actor.parameters())
-        self._target_critic_weights: list[Tensor] = list(self.target_critics.parameters())
-        self._actor_descent = Descent(self._actor_weights, settings.actor_clip)
-        self._critic_descent = Descent(self._critic_weights, settings.critic_clip, Critics.REWARD)
-        self._device = self._actor_weights[0].device  # of the networks; all else is on the CPU
         self._linear = linear_costs(problem, self._device)
-        self._noise = generator_on(self._device).manual_seed(seed)
-        self._choice = np.random.default_rng(seed)
 
     # --- Collect ---
 
-    @torch.no_grad()
-    def act(self, obs: Floats, stock: Floats) -> Floats:
+    def explore(self, obs: Tensor, stock: Tensor) -> Tensor:
         """Line 6: sampled actions, (n, action), for observations (n, obs) and stocks (n, C)."""
-        self._learning = self.env_steps >= self.settings.random_steps
-        if not self._learning:
-            shape = (len(obs), len(self._about.action_low))
-            return self._generator.uniform(-1.0, 1.0, shape).astype(np.float32)
-        s, z = torch.from_numpy(obs).to(self._device), torch.from_numpy(stock).to(self._device)
-        sample = self.actor.sample(self.normaliser(s), z, self._noise)
-        actions: Floats = sample.action.cpu().numpy()
-        return actions
-
-    def remember(self, obs: Floats, stock: Floats, actions: Floats, step: Step) -> None:
-        """Line 8: store what one iteration brought."""
-        self.replay.add(obs, stock, actions, step)
-        self.normaliser.observe(obs)
-        self.env_steps += int(step.env_steps.sum())
+        return self.actor.sample(obs, stock, self._noise).action
 
     def observe(self, episodes: Episodes) -> None:
         """Line 10: take in the initial stocks and episodic costs of finished episodes."""
@@ -142,15 +85,10 @@ class UCP:
 
     # --- Improve ---
 
-    def improve(self) -> Iterator[Metrics]:
-        """The updates of one iteration, once there is more than random actions."""
-        for _ in range(self.settings.updates if self._learning else 0):
-            yield self.update()
-
     def update(self) -> dict[str, Tensor]:
         """Lines 13 to 37: critics, actor, multipliers and targets, once."""
         settings = self.settings
-        batch = self._sample()
+        batch = self.seen(self.draw())  # line 13
         metrics = self._improve_critics(batch)
         self.updates += 1
         if self.updates % settings.actor_every == 0:
@@ -160,16 +98,6 @@ class UCP:
         polyak(self._target_critic_weights, self._critic_weights, settings.critic_polyak)  # 37
         polyak(self._target_actor_weights, self._actor_weights, settings.actor_polyak)
         return metrics
-
-    def _sample(self) -> Batch:
-        """Line 13, some of it as if under other budgets, with observations as networks see them."""
-        drawn = self.replay.sample(self.settings.batch, self._choice)
-        if self.settings.relabelled:
-            others = self.grid.draws(self.settings.relabelled, self._choice)
-            drawn = drawn.under(torch.from_numpy(others))
-        drawn = drawn.to(self._device)
-        seen = {"obs": self.normaliser(drawn.obs), "successor": self.normaliser(drawn.successor)}
-        return replace(drawn, **seen)
 
     def _improve_critics(self, batch: Batch) -> dict[str, Tensor]:
         """Lines 14 to 23."""
@@ -233,47 +161,14 @@ class UCP:
 
     # --- Be asked and saved ---
 
-    def prices(self) -> list[Floats]:
-        """For each cost the prices of its budgets, largest budget first."""
-        return [table.numpy() for table in self.multiplier.tables()]
-
     def policy(self) -> Policy:
-        """The actor and its critics as they stand, for observations as they are, on the CPU."""
-        info = replace(self._about, env_steps=self.env_steps, updates=self.updates)
-        networks = (self.normaliser.plain(self.actor), self.normaliser.plain(self.critics))
-        if self._device.type != "cpu":
-            networks = (deepcopy(networks[0]).cpu(), deepcopy(networks[1]).cpu())
-        return Policy(networks[0], info, networks[1])
+        """The actor and its critics as they stand."""
+        return Policy(self.plain(self.actor), self.info(), self.plain(self.critics))
 
-    def cut(self) -> None:
-        """Let the newest transitions be the last of their episodes."""
-        self.replay.cut()
-
-    def recent_actions(self, row: int, env_steps: int) -> Floats:
-        """What an environment was last made to do, (k, action)."""
-        return self.replay.actions(row, env_steps)
-
-    def state(self) -> Arrays:
-        """Everything that what comes next depends on, except the rows of the replay."""
-        return states.gather(self._parts())
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from the state of a learner of the same configuration."""
-        states.scatter(self._parts(), state)
-
-    def _parts(self) -> dict[str, states.Part]:
-        names = ("actor", "critics", "target_actor", "target_critics")
-        return {
-            **{name: states.Module(getattr(self, name), name) for name in names},
-            "actor_adam": self._actor_descent,
-            "critic_adam": self._critic_descent,
-            "normaliser": self.normaliser,
-            "entropy": self.entropy,
-            "multipliers": self.multiplier,
-            "noise": states.Noise(self._noise),
-            "choice": states.Choice(self._choice),
-            "counts": states.Counts(self, ("env_steps", "updates")),
-        }
+    def parts(self) -> dict[str, states.Part]:
+        """The target actor and the weight of the entropy."""
+        target = states.Module(self.target_actor, "target_actor")
+        return {"target_actor": target, "entropy": self.entropy}
 
 
 # --- The equations ---
