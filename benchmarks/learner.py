@@ -5,9 +5,9 @@
 
 All contestants take turns in one process, so that whatever else the machine does hits them alike;
 times are medians of elapsed milliseconds. On a busy machine long turns are interrupted and short
-ones are not, so that their ratio says little; processor time leaves the interruptions out. The floor
-is the time the update's matrix products alone would take at the rate that the same thread reaches
-on 256 x 256 x 256 in the same turns, the faster of PyTorch's product and ours.
+ones are not, so that their ratio says little; processor time leaves the interruptions out. The
+floor is the time the update's matrix products alone would take at the rate that the same thread
+reaches on 256 x 256 x 256 in the same turns, the faster of PyTorch's product and ours.
 """
 
 from __future__ import annotations
