@@ -138,6 +138,15 @@ def test_a_row_is_the_same_alone_and_in_a_batch_to_the_last_bit(outputs):
         assert torch.equal(alone[:, 0], together[:, row])
 
 
+@pytest.mark.parametrize("shape", [(1, 3), (2, 600, 3), (600, 3)])
+def test_answers_without_a_way_back_are_the_same_to_the_last_bit(shape):
+    layers = Layers(2, [3, 40, 64, 2], generator(), activation="tanh")
+    inputs = torch.randn(shape)
+    with torch.no_grad():
+        without = layers(inputs)
+    assert torch.equal(without, layers(inputs).detach())
+
+
 @pytest.mark.parametrize("inputs", [torch.zeros(4, 2), torch.zeros(4, 3, dtype=torch.float64)])
 def test_inputs_of_another_size_or_type_are_refused(inputs):
     with pytest.raises(ValueError, match="need inputs of 4 numbers in float32"):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.learners.passes import backward, forward
+from ucpo.learners.passes import answer, backward, forward
 
 Floats = Any  # arrays, as numba sees them
 Ints = Any
@@ -45,6 +45,27 @@ def ahead(layers: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
         layers: `ucpo.learners.networks.Layers`.
         inputs: As `joined` has them.
     """
+    given, said = _given(layers, inputs)
+    members, batch, _ = said.shape
+    seen = np.empty((members, batch * sum(layers.sizes[1:-1])), np.float32)
+    forward(*given, seen, said)  # type: ignore[call-arg]
+    return torch.from_numpy(said), torch.from_numpy(seen)
+
+
+def answers(layers: Any, inputs: Tensor) -> Tensor:
+    """What the perceptrons say, (members, batch, out), where nobody asks how they came to it.
+
+    Args:
+        layers: As in `ahead`.
+        inputs: ...
+    """
+    given, said = _given(layers, inputs)
+    answer(*given, said)  # type: ignore[call-arg]
+    return torch.from_numpy(said)
+
+
+def _given(layers: Any, inputs: Tensor) -> tuple[Any, Floats]:
+    """What compiled passes need to know, and where their answer goes, (members, batch, out)."""
     flat, sizes = layers.flat.detach(), layers.sizes
     seen_by, batch, wide = inputs.shape
     if seen_by not in (1, len(flat)) or wide != sizes[0] or inputs.dtype != torch.float32:
@@ -52,11 +73,8 @@ def ahead(layers: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
             f"{len(flat)} networks need inputs of {sizes[0]} numbers in float32, "
             f"got {tuple(inputs.shape)} in {inputs.dtype}"
         )
-    seen = np.empty((len(flat), batch * sum(sizes[1:-1])), np.float32)
     said = np.empty((len(flat), batch, sizes[-1]), np.float32)
-    given: Any = (flat.numpy(), *layers.shape, inputs.detach().contiguous().numpy(), seen, said)
-    forward(*given)
-    return torch.from_numpy(said), torch.from_numpy(seen)
+    return (flat.numpy(), *layers.shape, inputs.detach().contiguous().numpy()), said
 
 
 def back(

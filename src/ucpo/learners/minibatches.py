@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +18,15 @@ from torch import Tensor
 from ucpo.learners.actors import GaussianActor, OnPolicyActor
 from ucpo.learners.networks import Values
 from ucpo.learners.optimisation import Adam, add_squares, limit_norms
-from ucpo.learners.rollout_passes import Decided, Rules, Shape, Valued, Weights, one_pass
+from ucpo.learners.rollout_passes import (
+    Decided,
+    Rules,
+    Shape,
+    Valued,
+    Weights,
+    divergence,
+    one_pass,
+)
 from ucpo.learners.surrogates import Decisions, Known, Surrogate, compiled, slopes
 
 
@@ -35,9 +43,17 @@ class Seen:
         return Seen(self.obs[rows], self.stock[rows], self.left[rows])
 
 
-Pass = Callable[[Tensor, int, Sequence[float]], Tensor]
+class Passed(NamedTuple):
+    """What came of one pass."""
+
+    losses: Tensor  # (2 + C,) of the policy and of each value, means over the minibatches
+    moved: Tensor  # () mean divergence of the policy from the old one, over the whole rollout
+    entropy: Tensor  # () of the policy, before samples become actions
+
+
+Pass = Callable[[Tensor, int, Sequence[float]], Passed]
 """Meets the rows of a rollout in an order, (rows,), in so many minibatches, with step sizes of the
-policy and of values. Answers with mean losses of the policy and of each value, (2 + C,)."""
+policy and of values."""
 
 
 class Minibatches(Protocol):
@@ -92,13 +108,20 @@ class InTensors:
         order: Tensor,
         count: int,
         rates: Sequence[float],
-    ) -> Tensor:
+    ) -> Passed:
         mixed, given, wanted = seen.at(order), old.at(order), targets[:, order]
         losses = []
         for part in torch.tensor_split(torch.arange(len(order)), count):
             of = slice(int(part[0]), int(part[-1]) + 1)
             losses.append(self._step(mixed.at(of), given.at(of), wanted[:, of], rates))
-        return torch.stack(losses).mean(0)
+        return Passed(torch.stack(losses).mean(0), *self._moved(seen, old))
+
+    @torch.no_grad()
+    def _moved(self, seen: Seen, old: Decisions) -> tuple[Tensor, Tensor]:
+        """How far the policy is from what it was, and its entropy."""
+        output, spread, kind = self.actor(seen.obs, seen.stock), self.actor.spread, old.kind
+        moved = kind.divergence(old.output, old.spread, output, spread).mean()
+        return moved.cpu(), kind.entropy(output, spread).mean().cpu()
 
     def _step(self, seen: Seen, old: Decisions, targets: Tensor, rates: Sequence[float]) -> Tensor:
         """One step along one minibatch: losses of the policy and of each value, (2 + C,)."""
@@ -149,25 +172,27 @@ class Compiled:
 
     def _pass(
         self, decided: Decided, valued: Valued, order: Tensor, count: int, rates: Sequence[float]
-    ) -> Tensor:
+    ) -> Passed:
         short, longer = divmod(len(order), count)  # as `torch.tensor_split` shares them out
         ends = np.cumsum([short + (part < longer) for part in range(count)])
         steps = self.optimiser.numbers(rates, count)
         losses = np.empty((count, 1 + len(valued.targets)), np.float32)
         actor, values = self.actor.body.layers, self.values.body.layers
-        moved: Any = (
+        policy: Any = (
             self._weights(actor.flat),
             Shape(*actor.shape),
             self._weights(self.actor.log_std),
-            self._weights(values.flat),
-            Shape(*values.shape),
         )
-        kind, numbers = self.known[0], np.array(self.known[1])
-        rest: Any = (kind, numbers, self.rules, steps, losses)
-        one_pass(order.numpy(), ends, decided, valued, *moved, *rest)
+        critics = (self._weights(values.flat), Shape(*values.shape))
+        loss = (self.known[0], np.array(self.known[1]), self.rules)
+        rest: Any = (*critics, *loss, steps, losses)
+        one_pass(order.numpy(), ends, decided, valued, *policy, *rest)
         for weight in self.optimiser.weights:  # so that gradients of before are refused
             torch.autograd.graph.increment_version(weight)
-        return torch.from_numpy(losses).mean(0)
+        moved = torch.tensor(divergence(decided, *policy), dtype=torch.float32)
+        spread = self.actor.log_std.detach()
+        entropy = self.actor.kind.entropy(spread, spread)  # whatever the outputs are
+        return Passed(torch.from_numpy(losses).mean(0), moved, entropy)
 
     def _weights(self, weight: Tensor) -> Weights:
         """A row for each network, even if there is only one."""

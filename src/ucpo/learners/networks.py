@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ucpo.learners.kernels import (
     Passes,
-    ahead,
+    answers,
     beside,
     fit_members,
     joined,
@@ -91,7 +91,7 @@ class Layers(nn.Module):
         """Inputs side by side, (batch, k) or (members, batch, k) -> (members, batch, out)."""
         if self.compiled and not torch.compiler.is_compiling():
             if not torch.is_grad_enabled():
-                return ahead(self, joined(inputs, len(self.flat)))[0]
+                return answers(self, joined(inputs, len(self.flat)))
             hidden: Tensor = Passes.apply(self, self.flat, *inputs)  # type: ignore[no-untyped-call]
             return hidden
         hidden = beside(inputs, len(self.flat))

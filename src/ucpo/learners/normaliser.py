@@ -83,7 +83,9 @@ class Normaliser:
         step = mean - self._mean
         self._count += n
         self._mean += step * n / self._count
-        self._squares += np.square(new - mean).sum(0) + np.square(step) * before * n / self._count
+        new -= mean
+        squares = np.square(new, out=new).sum(0)
+        self._squares += squares + np.square(step) * before * n / self._count
         self._refresh()
 
     def __call__(self, obs: Tensor) -> Tensor:

@@ -249,29 +249,18 @@ class PPO:
         count = max(1, round(rows / settings.minibatch))
         rates = settings.actor.at(self.env_steps), settings.critic.at(self.env_steps)
         go_over = self._minibatches.over(seen, old, targets)
-        moved, entropy, passes = torch.zeros(()), torch.zeros(()), 0
+        moved, passes = torch.zeros(()), 0
         while passes < settings.passes and moved <= settings.stop:
             order = torch.from_numpy(self._choice.permutation(rows)).to(self._device)
-            loss = go_over(order, count, rates)  # of the policy, the reward's value, the costs'
+            loss, moved, entropy = go_over(order, count, rates)
             passes += 1
             self.updates += count
-            moved, entropy = self._moved(seen, old)
         said = {"reward_critic_loss": loss[1], "passes": torch.tensor(float(passes))}
         if self._region is None:
             said |= {"actor_loss": loss[0]}
         if self._priced:
             said |= {"cost_critic_loss": loss[2:].mean()}
         return said | {"divergence": moved, "entropy": entropy}
-
-    @torch.no_grad()
-    def _moved(self, seen: Seen, old: Decisions) -> tuple[Tensor, Tensor]:
-        """Mean divergence of the policy from what it was, over the whole rollout; its entropy.
-
-        The entropy is that before samples become actions.
-        """
-        output, spread, kind = self.actor(seen.obs, seen.stock), self.actor.spread, old.kind
-        moved = kind.divergence(old.output, old.spread, output, spread).mean()
-        return moved.cpu(), kind.entropy(output, spread).mean().cpu()
 
     def _summary(self, values: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """What was expected, and which share of what came was."""

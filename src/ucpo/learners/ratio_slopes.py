@@ -54,7 +54,7 @@ def surrogate_slopes(
     ratio = _ratios(mean, log_std, sample, log_prob)
     of_ratio, of_moved = np.zeros(len(mean)), np.zeros(len(mean))
     if kind == FOCOPS:
-        moved = _divergences(mean, log_std, old_mean, old_log_std)
+        moved = divergences(mean, log_std, old_mean, old_log_std)
         loss = _focops(numbers, ratio, moved, advantage, of_ratio, of_moved)
     elif kind == P3O:
         loss = _p3o(numbers, ratio, advantage, costs, excess, of_ratio)
@@ -89,14 +89,16 @@ def _ratios(mean: Floats, log_std: Floats, sample: Floats, log_prob: Floats) -> 
 
 
 @njit(cache=True, nogil=True)
-def _divergences(mean: Floats, log_std: Floats, old_mean: Floats, old_log_std: Floats) -> Floats:
-    moved = np.zeros(len(mean))
+def divergences(mean: Floats, log_std: Floats, to_mean: Floats, to_log_std: Floats) -> Floats:
+    """KL from one Gaussian policy to another in each row, (batch,)."""
+    found, inverse = np.zeros(len(mean)), np.exp(-to_log_std)
+    wider = log_std - to_log_std
+    growth = np.exp(2.0 * wider)
     for i in range(len(mean)):
         for a in range(len(log_std)):
-            wider = log_std[a] - old_log_std[a]
-            shift = (mean[i, a] - old_mean[i, a]) * np.exp(-old_log_std[a])
-            moved[i] += 0.5 * (np.exp(2.0 * wider) + shift * shift - 1.0) - wider
-    return moved
+            shift = (mean[i, a] - to_mean[i, a]) * inverse[a]
+            found[i] += 0.5 * (growth[a] + shift * shift - 1.0) - wider[a]
+    return found
 
 
 @njit(cache=True, nogil=True)

@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit
 
 from ucpo.learners.kernels import descend_rows, sum_row_squares
-from ucpo.learners.passes import backward, forward
-from ucpo.learners.ratio_slopes import surrogate_slopes
+from ucpo.learners.passes import answer, backward, forward
+from ucpo.learners.ratio_slopes import divergences, surrogate_slopes
 
 Floats = Any  # arrays of float32, as numba sees them
 Ints = Any
@@ -121,6 +121,14 @@ def one_pass(
         _move(log_std, of_log_std, of_policy, steps[step, 0])
         _move(actor, of_actor, of_policy, steps[step, 0])
         _move(values, of_values, of_each, steps[step, 1])
+
+
+@njit(cache=True, nogil=True)
+def divergence(decided: Decided, actor: Weights, shape: Shape, log_std: Weights) -> Any:
+    """Mean KL from the old policy to the present one, over the whole rollout."""
+    mean = np.empty((1, len(decided.sample), decided.sample.shape[1]), np.float32)
+    answer(actor.here, shape.sizes, shape.activated, shape.kind, decided.seen, mean)
+    return divergences(decided.mean, decided.log_std, mean[0], log_std.here[0]).mean()
 
 
 @njit(cache=True, nogil=True)
