@@ -132,8 +132,11 @@ class Stochastic:
             penalty += regulariser * (mean.square().sum(-1) + log_std.square().sum(-1))
 
         def back(of_action: Tensor, of_penalty: Tensor) -> Tensor:
-            along = 2.0 * regulariser * of_penalty[:, None]
-            slopes = (of_action, weight * of_penalty, along * mean, along * log_std)
+            sizes = [torch.zeros_like(mean)] * 2
+            if regulariser:
+                along = 2.0 * regulariser * of_penalty[:, None]
+                sizes = [along * mean, along * log_std]
+            slopes = (of_action, weight * of_penalty, *sizes)
             half = 0.5 * (LOG_STD_RANGE[1] - LOG_STD_RANGE[0])
             return squash_slopes((bend, shift, action, *slopes), half)
 

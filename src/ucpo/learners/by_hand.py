@@ -38,6 +38,14 @@ class ByHand:
         """Whether all of the networks have compiled passes."""
         return behaviour.actor.body.by_hand and critics.body.by_hand
 
+    def targets(self, batch: Batch, future: Tensor, bonus: Tensor) -> Tensor:
+        """What each critic should predict, (2 + C, batch)."""
+        found = np.empty(future.shape, np.float32)
+        gained: Any = [part.numpy() for part in (batch.reward, batch.costs)]
+        discounts: Any = [part.numpy() for part in (batch.discount, batch.cost_discount)]
+        _bellman(*gained, *discounts, future.numpy(), bonus.numpy(), found)  # type: ignore[call-arg]
+        return torch.from_numpy(found)
+
     @torch.no_grad()
     def of_critics(self, batch: Batch, targets: Tensor) -> Tensor:
         """Of each critic the mean squared error in its own units, (2 + C,)."""
@@ -72,6 +80,27 @@ class ByHand:
         of_weights = actor.layers.gradient()
         back(actor.layers, seen_by_actor, hidden_of_actor, of_output[None], of_weights)
         return torch.tensor(loss), said[:, :, 0] * self._critics.units[:, None], draft.log_prob
+
+
+@njit(cache=True, nogil=True)
+def _bellman(
+    reward: Floats,
+    costs: Floats,
+    discount: Floats,
+    cost_discount: Floats,
+    future: Floats,
+    bonus: Floats,
+    found: Floats,
+) -> None:
+    """The window's part and the discounted future's, the smaller one of two rewards."""
+    critics, batch = future.shape
+    for i in range(batch):
+        # What is not a number shows.
+        lowest = future[0, i] if not future[0, i] > future[1, i] else future[1, i]
+        lowest = future[1, i] if np.isnan(future[1, i]) else lowest
+        found[0, i] = found[1, i] = reward[i] + discount[i] * (lowest + bonus[i])
+        for c in range(critics - 2):
+            found[2 + c, i] = costs[i, c] + cost_discount[i] * future[2 + c, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -111,10 +111,7 @@ class OffPolicy(FromReplay):
         s, z = batch.successor, batch.successor_stock
         ahead = self.behaviour.foresee(s, z, self._noise)
         future = self.target_critics(s, z, ahead.actions)[..., 0]
-        soft_reward = torch.minimum(future[0], future[1]) + ahead.bonus
-        reward = bellman_target(batch.reward, batch.discount, soft_reward)
-        costs = bellman_target(batch.costs.T, batch.cost_discount, future[Critics.REWARD :])
-        return torch.cat([reward.expand(Critics.REWARD, -1), costs])
+        return self._gradients.targets(batch, future, ahead.bonus)
 
     def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:
         price = self.multiplier.value(batch.initial_stock)
@@ -160,7 +157,7 @@ _METRICS = (
 
 
 class Graph:
-    """Leaves the gradients of the losses in the weights.
+    """What critics should predict, and the gradients of the losses, left in the weights.
 
     `ucpo.learners.by_hand.ByHand` does the same where networks have compiled passes.
 
@@ -171,6 +168,19 @@ class Graph:
 
     def __init__(self, behaviour: Behaviour, critics: Critics) -> None:
         self._behaviour, self._critics = behaviour, critics
+
+    def targets(self, batch: Batch, future: Tensor, bonus: Tensor) -> Tensor:
+        """What each critic should predict, (2 + C, batch).
+
+        Args:
+            batch: Of what was seen.
+            future: Expected by the target critics at the end of each window, (2 + C, batch).
+            bonus: For the entropy, (batch,); rewards have it, costs never.
+        """
+        soft_reward = torch.minimum(future[0], future[1]) + bonus
+        reward = bellman_target(batch.reward, batch.discount, soft_reward)
+        costs = bellman_target(batch.costs.T, batch.cost_discount, future[Critics.REWARD :])
+        return torch.cat([reward.expand(Critics.REWARD, -1), costs])
 
     def of_critics(self, batch: Batch, targets: Tensor) -> Tensor:
         """Of each critic the loss whose gradient it is, (2 + C,)."""
