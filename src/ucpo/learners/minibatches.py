@@ -163,35 +163,40 @@ class Compiled:
 
     @torch.no_grad()
     def over(self, seen: Seen, old: Decisions, targets: Tensor) -> Pass:
-        """Passes over this rollout; inputs are put side by side once for all of them."""
+        """Passes over this rollout; what they need is put side by side once for all of them."""
         of_actor = self.actor.body.inputs([seen.obs], seen.stock)
         given = (of_actor, old.sample, old.log_prob, old.output, old.spread)
         decided = Decided(*_arrays(*given, old.advantage, old.costs, old.excess))
         of_values = self.values.inputs(seen.obs, seen.stock, seen.left)
-        return partial(self._pass, decided, Valued(*_arrays(of_values, targets)))
+        actor, values = self.actor.body.layers, self.values.body.layers
+        shape, spread = Shape(*actor.shape), self._weights(self.actor.log_std)
+        policy = (self._weights(actor.flat), shape, spread)
+        critics = (self._weights(values.flat), Shape(*values.shape))
+        valued = Valued(*_arrays(of_values, targets))
+        return partial(self._pass, decided, valued, policy, critics)
 
     def _pass(
-        self, decided: Decided, valued: Valued, order: Tensor, count: int, rates: Sequence[float]
+        self,
+        decided: Decided,
+        valued: Valued,
+        policy: Any,
+        critics: Any,
+        order: Tensor,
+        count: int,
+        rates: Sequence[float],
     ) -> Passed:
         short, longer = divmod(len(order), count)  # as `torch.tensor_split` shares them out
         ends = np.cumsum([short + (part < longer) for part in range(count)])
         steps = self.optimiser.numbers(rates, count)
         losses = np.empty((count, 1 + len(valued.targets)), np.float32)
-        actor, values = self.actor.body.layers, self.values.body.layers
-        policy: Any = (
-            self._weights(actor.flat),
-            Shape(*actor.shape),
-            self._weights(self.actor.log_std),
-        )
-        critics = (self._weights(values.flat), Shape(*values.shape))
         loss = (self.known[0], np.array(self.known[1]), self.rules)
         rest: Any = (*critics, *loss, steps, losses)
         one_pass(order.numpy(), ends, decided, valued, *policy, *rest)
         for weight in self.optimiser.weights:  # so that gradients of before are refused
             torch.autograd.graph.increment_version(weight)
         moved = torch.tensor(divergence(decided, *policy), dtype=torch.float32)
-        spread = self.actor.log_std.detach()
-        entropy = self.actor.kind.entropy(spread, spread)  # whatever the outputs are
+        log_std = self.actor.log_std.detach()
+        entropy = self.actor.kind.entropy(log_std, log_std)  # whatever the outputs are
         return Passed(torch.from_numpy(losses).mean(0), moved, entropy)
 
     def _weights(self, weight: Tensor) -> Weights:
