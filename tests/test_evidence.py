@@ -107,3 +107,38 @@ def test_the_page_says_what_held_decisions_brought(run):
     cells = " | ".join(f"{value:.1f} @ {cost:.1f}" for value, cost in pairs)
     rows = [line for line in SAID.splitlines() if cells in line]
     assert any(command(read_config(run / "config.toml")) in row for row in rows)
+
+
+@pytest.mark.parametrize("run", sorted(DOCS.glob("evidence/pushing/*")), ids=lambda run: run.name)
+def test_the_page_says_what_helps_to_push(run):
+    assert command(read_config(run / "config.toml")) in SAID
+    metrics = pl.read_csv(run / "metrics.csv", infer_schema_length=None)
+    cells = []
+    for env_steps in range(300_000, 1_500_001, 300_000):  # held decisions end shortly after
+        mean, cost, entropy = (
+            metrics.filter(pl.col("env_steps") >= env_steps)
+            .select("return", "cost/cost", "entropy")
+            .row(0)
+        )
+        cells.append(f"{mean:.1f} ({cost:.0f}), {entropy:.1f}")
+    assert f"| {' | '.join(cells)} | {metrics['updates'][-1]:,} |" in SAID
+
+
+def test_the_page_says_how_circles_and_buttons_were_learned():
+    wide = DOCS / "evidence" / "circles" / "wide-seed0"
+    assert f"| {logged(wide, 300_000, 1_500_000)} |" in SAID
+    narrow = zoo.locate("zoo:SafetyPointCircle1-v0/ucp-seed0")
+    assert f"| {logged(narrow, 300_000, 2_400_000)} |" in SAID
+    buttons = zoo.locate("zoo:SafetyPointButton1-v0/ucp-seed0")
+    assert f"| {logged(buttons, 400_000, 4_400_000)} |" in SAID
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_page_says_what_a_long_horizon_of_costs_did_on_circles(seed):
+    run = DOCS / "evidence" / "circles" / f"wide-seed{seed}"
+    seen = summarise(pl.read_parquet(run / "evaluation.parquet")).sort("budget_cost")
+    assert set(seen["episodes"]) == {1000}
+    returns, costs = (
+        ", ".join(f"{value:.1f}" for value in seen[name]) for name in ("return", "cost_cost")
+    )
+    assert f"| {seed} | 0.999 | {returns} | {costs} |" in SAID
