@@ -10,7 +10,7 @@ import ucpo
 from ucpo.cli.main import main
 from ucpo.config.files import read_config
 from ucpo.errors import UsageError
-from ucpo.evaluation.episodes import fingerprint
+from ucpo.evaluation.episodes import file_of, fingerprint
 from ucpo.policies import zoo
 from ucpo.policies.zoo import adding
 from ucpo.policies.zoo.adding import EPISODES, LARGEST, _evaluation, command, deciding
@@ -41,8 +41,8 @@ def test_an_entry_is_whole_and_its_card_is_true(name, monkeypatch):
     assert (policy.info.env_steps, policy.info.updates) == (said.env_steps, said.updates)
     assert policy.info.env_steps >= config.env_steps
     assert (folder / "policy.safetensors").stat().st_size < LARGEST
-    episodes = pl.read_parquet(folder / "evaluation.parquet")
-    assert set(episodes["policy"]) == {fingerprint(policy)}
+    episodes = pl.read_parquet(folder / file_of("evaluation.parquet", said.hold))
+    assert set(episodes["policy"]) == {fingerprint(policy, said.hold)}
     assert dict(episodes.group_by("budget_cost").len().iter_rows()) == dict.fromkeys(
         (0.0, 5.0, 15.0, 25.0), EPISODES
     )
@@ -64,7 +64,7 @@ def test_the_page_of_results_says_what_the_cards_say(names):
 def test_seeds_of_a_task_share_their_rows_on_the_page(monkeypatch):
     def said(name):
         values = {"return": float(name[-1]), "cost": 2.0, "exceeded": 0.5, "excess": 1.0}
-        return SimpleNamespace(evaluation=[{"budget": 25.0, **values}])
+        return SimpleNamespace(evaluation=[{"budget": 25.0, **values}], hold=1)
 
     entries = [f"SafetyPointGoal1-v0/{run}" for run in ("ucp-mean-seed0", "ucp-seed1", "ucp-seed3")]
     monkeypatch.setattr("ucpo.policies.zoo.page.card", said)
@@ -77,6 +77,24 @@ def test_seeds_of_a_task_share_their_rows_on_the_page(monkeypatch):
     # Two seeds: the half-width is t(0.975, 1) = 12.706 times half their distance.
     assert both.startswith("| SafetyPointGoal1-v0 | ucp | 1, 3 | 25 | 2.0 ± 12.7 | 2.00 ± 0.00 |")
     assert both.endswith("| 25.4 ± 0.7 | 12.0 ± 0.6 |")
+
+
+def test_the_page_says_how_long_actions_were_held_and_puts_ucp_of_the_paper_beside_ucp_ppo(
+    monkeypatch,
+):
+    values = {"return": 5.0, "cost": 2.0, "exceeded": 0.5, "excess": 1.0}
+    said = SimpleNamespace(evaluation=[{"budget": 25.0, **values}], hold=8)
+    monkeypatch.setattr("ucpo.policies.zoo.page.card", lambda name: said)
+    (row,) = results(["SafetyPointGoal1-v0/ucp-ppo-seed0"])
+    assert row.startswith("| SafetyPointGoal1-v0 | ucp-ppo, hold 8 | 0 | 25 | 5.00 |")
+    assert row.endswith("| 25.4 ± 0.7 | 12.0 ± 0.6 |")
+
+
+def test_a_task_stands_for_ucp_and_without_one_for_ucp_on_rollouts(monkeypatch):
+    runs = ["A-v0/ucp-ppo-seed0", "A-v0/ucp-seed0", "B-v0/ucp-ppo-seed0", "B-v0/ucp-seed1"]
+    monkeypatch.setattr("ucpo.policies.zoo.names", lambda: runs)
+    found = [zoo.locate(f"zoo:{name}").name for name in ("A-v0", "B-v0", "B-v0/ucp-seed1")]
+    assert found == ["ucp-seed0", "ucp-ppo-seed0", "ucp-seed1"]
 
 
 def test_an_entry_does_in_its_task_what_its_card_says(tmp_path, monkeypatch, capsys):
@@ -132,6 +150,12 @@ def test_only_finished_and_evaluated_runs_are_added(tmp_path, monkeypatch):
     assert said["hours"] >= 0.0
     chosen = options(said["command"], monkeypatch)
     assert deciding(chosen) == deciding(read_config(folder / "config.toml"))
+    assert said["hold"] == 1
+    main(["evaluate", "r", "--episodes", "3", "--budgets", "0", "5", "--hold", "2"])
+    adding.add(run, "here", tmp_path / "held", hold=2)
+    held = tmp_path / "held" / "Courier-v0" / "ucp-seed2"
+    assert json.loads((held / zoo.CARD_FILE).read_text())["hold"] == 2
+    assert [file.name for file in held.glob("evaluation*")] == ["evaluation-hold2.parquet"]
     text = (run / "config.toml").read_text()
     (run / "config.toml").write_text(text.replace("env_steps = 160", "env_steps = 320"))
     with pytest.raises(UsageError, match="not finished: 160 of 320"):

@@ -85,4 +85,7 @@ class Zoo:
         from ucpo.policies.zoo.cards import table
 
         Console().print(table())
-        say("zoo:NAME stands for a run, and zoo:TASK for its ucp-seed0: ucpo evaluate zoo:TASK")
+        say(
+            "zoo:NAME stands for a run, and zoo:TASK for its ucp-seed0 or ucp-ppo-seed0: "
+            "ucpo evaluate zoo:TASK --hold N, where hold is not 1"
+        )

@@ -14,7 +14,7 @@ from ucpo.errors import UsageError, nearest
 
 PREFIX = "zoo:"
 CARD_FILE = "card.json"
-FIRST = "ucp-seed0"  # what the name of a task alone stands for
+FIRST = ("ucp-seed0", "ucp-ppo-seed0")  # what the name of a task alone stands for
 
 
 def names() -> list[str]:
@@ -35,7 +35,7 @@ def locate(path: str | Path) -> Path:
     known = names()
     if not name:
         return _root()
-    for entry in (name, f"{name}/{FIRST}"):
+    for entry in (name, *(f"{name}/{run}" for run in FIRST)):
         if entry in known:
             return _root() / entry
     tasks = sorted({entry.partition("/")[0] for entry in known})

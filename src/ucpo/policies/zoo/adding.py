@@ -1,7 +1,7 @@
 """Put finished runs into the zoo: ``python -m ucpo.policies.zoo.adding --machine "..." RUN ...``.
 
 For maintainers, in a clone: it writes into the package. A run must be finished and evaluated, as
-`ucpo evaluate RUN` does it by default.
+`ucpo evaluate RUN` does it by default, or with ``--hold`` where a policy needs that.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ucpo.config.files import read_config, resolve
 from ucpo.config.options import RunConfig
 from ucpo.envs.registry import family_of, make_task
 from ucpo.errors import UsageError, shell
+from ucpo.evaluation.episodes import file_of
 from ucpo.policies import zoo
 from ucpo.policies.critics import CostCritics, load_critics, save_small
 from ucpo.policies.policy import Policy, load
@@ -35,13 +36,14 @@ TOLERANCE = 0.1  # cost units; half precision keeps three digits of every weight
 _NO_RESULT = ("preset", "checkpoint_every", "checkpoint_steps")  # options that change none
 
 
-def add(run: Path, machine: str, root: Path) -> Path:
+def add(run: Path, machine: str, root: Path, hold: int = 1) -> Path:
     """Copy what an entry needs from a run, write its card, and return the entry's folder.
 
     Args:
         run: Folder of a finished and evaluated run.
         machine: What it was trained on, in words.
         root: The zoo to add to.
+        hold: Environment steps each action is kept for in the evaluation that counts.
     """
     config, policy = read_config(run / CONFIG_FILE), load(run)
     if policy.info.env_steps < config.env_steps:
@@ -51,7 +53,8 @@ def add(run: Path, machine: str, root: Path) -> Path:
         )
     if (run / POLICY_FILE).stat().st_size > LARGEST:
         raise UsageError(f"the policy of {run} is larger than {LARGEST:,} bytes")
-    episodes = parquet.read(run / EVALUATION_FILE)
+    played = file_of(EVALUATION_FILE, hold)
+    episodes = parquet.read(run / played)
     evaluation = _evaluation(episodes, run)
     folder = root / config.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +62,7 @@ def add(run: Path, machine: str, root: Path) -> Path:
         shutil.copyfile(run / name, folder / name)
     if (run / CRITICS_FILE).is_file():
         add_critics(run, policy, folder / CRITICS_FILE)
-    parquet.write(episodes, folder / EVALUATION_FILE)
+    parquet.write(episodes, folder / played)
     Card(
         command=command(config),
         env_steps=policy.info.env_steps,
@@ -67,6 +70,7 @@ def add(run: Path, machine: str, root: Path) -> Path:
         hours=round(hours(run), 2),
         machine=machine,
         evaluation=evaluation,
+        hold=hold,
     ).write(folder)
     return folder
 
@@ -181,9 +185,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--machine", required=True)
+    parser.add_argument("--hold", type=int, default=1)
     given = parser.parse_args()
     for run in given.runs:
-        add(run, given.machine, zoo.locate(zoo.PREFIX))
+        add(run, given.machine, zoo.locate(zoo.PREFIX), given.hold)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ class Card:
     """What it took that time on."""
     evaluation: list[dict[str, float]]
     """For each budget: return and cost (means), exceeded (share of episodes), excess (mean)."""
+    hold: int = 1
+    """Environment steps each action was kept for in these episodes."""
 
     def write(self, folder: Path) -> None:
         """Write the card of an entry."""
@@ -43,11 +45,11 @@ def table() -> Any:
 
     shown = Table(box=None, padding=(0, 1, 0, 0))
     shown.add_column("name", no_wrap=True)
-    for head in ("steps", "hours", "budget", "return", "cost", "exceeded"):
+    for head in ("steps", "hours", "hold", "budget", "return", "cost", "exceeded"):
         shown.add_column(head, justify="right")
     for name in zoo.names():
         entry = card(name)
-        first = (name, f"{entry.env_steps / 1e6:g}M", f"{entry.hours:.1f}")
+        first = (name, f"{entry.env_steps / 1e6:g}M", f"{entry.hours:.1f}", f"{entry.hold}")
         for row in entry.evaluation:
             shown.add_row(
                 *first,
@@ -56,5 +58,5 @@ def table() -> Any:
                 f"{row['cost']:.1f}",
                 f"{row['exceeded']:.1%}",
             )
-            first = ("", "", "")
+            first = ("", "", "", "")
     return shown

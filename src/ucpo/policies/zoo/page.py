@@ -18,6 +18,7 @@ RESULTS = (
     "| paper's cost |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 _MEASURED = ("return", "cost", "exceeded", "excess")
+_PUBLISHED = {"ucp-ppo": "ucp"}  # what stands beside methods that the paper does not have
 
 
 def groups() -> list[list[str]]:
@@ -38,16 +39,17 @@ def results(names: Sequence[str]) -> Iterator[str]:
     Means over its seeds, with 95 % Student-t intervals where there is more than one.
     """
     task, method = _without_seed(names[0])
+    used = f"{method}, hold {card(names[0]).hold}" if card(names[0]).hold > 1 else method
     seeds = ", ".join(name.rpartition("-seed")[2] for name in names)
     for rows in zip(*(card(name).evaluation for name in names), strict=True):
         budget = rows[0]["budget"]
-        paper = lookup(method, task, budget)
+        paper = lookup(_PUBLISHED.get(method, method), task, budget)
         ours = [interval(*student_t([row[key] for row in rows])) for key in _MEASURED]
         published = (
             f"{paper.return_mean} ± {paper.return_ci95}",
             f"{paper.cost_mean} ± {paper.cost_ci95}",
         )
-        yield f"| {' | '.join((task, method, seeds, f'{budget:g}', *ours, *published))} |"
+        yield f"| {' | '.join((task, used, seeds, f'{budget:g}', *ours, *published))} |"
 
 
 def _without_seed(name: str) -> tuple[str, str]:
