@@ -108,7 +108,7 @@ def test_critics_answer_for_two_rewards_and_every_cost():
 @pytest.mark.parametrize("features", [0, 16])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("outputs", [39, 1])
+@pytest.mark.parametrize("outputs", [39, 5, 1])
 def test_compiled_passes_and_tensor_operations_give_the_same_answers_and_gradients(
     monkeypatch, features, frozen, activation, outputs
 ):
@@ -128,7 +128,7 @@ def test_compiled_passes_and_tensor_operations_give_the_same_answers_and_gradien
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("outputs", [35, 1])
+@pytest.mark.parametrize("outputs", [35, 5, 1])
 def test_a_row_is_the_same_alone_and_in_a_batch_to_the_last_bit(outputs):
     network = body(members=2, inputs=3, outputs=outputs, hidden=(40, 33))
     obs, stock = torch.randn(21, 3), torch.randn(21, 1)

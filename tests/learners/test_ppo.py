@@ -96,7 +96,8 @@ def learn(learner, task, begun, rollouts):
 
 def judged(learner):
     kept = torch.from_numpy(~learner.rollout.lost.reshape(-1))
-    return learner._judge(learner._seen(), kept)
+    everything = learner._seen()
+    return learner._judge(everything, everything.at(kept), kept)
 
 
 def weights(module):

@@ -53,6 +53,10 @@ class GaussianActor(nn.Module):
         """What is done about a sample."""
         return torch.tanh(sample) if self.squashed else sample.clamp(-1.0, 1.0)
 
+    def entropy(self, _obs: Tensor, _stock: Tensor) -> Tensor:
+        """Before samples become actions, (): the same whatever is seen."""
+        return self.kind.entropy(self.log_std, self.log_std)
+
     def mode(self, obs: Tensor, stock: Tensor) -> Tensor:
         """The deterministic action used in evaluation, (batch, action)."""
         return self.action(self(obs, stock))
@@ -87,6 +91,10 @@ class ChoiceActor(nn.Module):
     def action(self, sample: Tensor) -> Tensor:
         """The choice itself."""
         return sample
+
+    def entropy(self, obs: Tensor, stock: Tensor) -> Tensor:
+        """Mean over what is seen, ()."""
+        return self.kind.entropy(self(obs, stock), self.spread).mean()
 
     def mode(self, obs: Tensor, stock: Tensor) -> Tensor:
         """The most probable choice, used in evaluation, (batch, choices)."""

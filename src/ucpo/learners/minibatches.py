@@ -46,9 +46,8 @@ class Seen:
 class Passed(NamedTuple):
     """What came of one pass."""
 
-    losses: Tensor  # (2 + C,) of the policy and of each value, means over the minibatches
+    losses: Tensor  # (minibatches, 2 + C) of the policy and of each value
     moved: Tensor  # () mean divergence of the policy from the old one, over the whole rollout
-    entropy: Tensor  # () of the policy, before samples become actions
 
 
 Pass = Callable[[Tensor, int, Sequence[float]], Passed]
@@ -114,14 +113,12 @@ class InTensors:
         for part in torch.tensor_split(torch.arange(len(order)), count):
             of = slice(int(part[0]), int(part[-1]) + 1)
             losses.append(self._step(mixed.at(of), given.at(of), wanted[:, of], rates))
-        return Passed(torch.stack(losses).mean(0), *self._moved(seen, old))
+        return Passed(torch.stack(losses), self._moved(seen, old))
 
     @torch.no_grad()
-    def _moved(self, seen: Seen, old: Decisions) -> tuple[Tensor, Tensor]:
-        """How far the policy is from what it was, and its entropy."""
-        output, spread, kind = self.actor(seen.obs, seen.stock), self.actor.spread, old.kind
-        moved = kind.divergence(old.output, old.spread, output, spread).mean()
-        return moved.cpu(), kind.entropy(output, spread).mean().cpu()
+    def _moved(self, seen: Seen, old: Decisions) -> Tensor:
+        output, spread = self.actor(seen.obs, seen.stock), self.actor.spread
+        return old.kind.divergence(old.output, old.spread, output, spread).mean().cpu()
 
     def _step(self, seen: Seen, old: Decisions, targets: Tensor, rates: Sequence[float]) -> Tensor:
         """One step along one minibatch: losses of the policy and of each value, (2 + C,)."""
@@ -185,19 +182,15 @@ class Compiled:
         count: int,
         rates: Sequence[float],
     ) -> Passed:
-        short, longer = divmod(len(order), count)  # as `torch.tensor_split` shares them out
-        ends = np.cumsum([short + (part < longer) for part in range(count)])
         steps = self.optimiser.numbers(rates, count)
         losses = np.empty((count, 1 + len(valued.targets)), np.float32)
         loss = (self.known[0], np.array(self.known[1]), self.rules)
         rest: Any = (*critics, *loss, steps, losses)
-        one_pass(order.numpy(), ends, decided, valued, *policy, *rest)
+        one_pass(order.numpy(), decided, valued, *policy, *rest)
         for weight in self.optimiser.weights:  # so that gradients of before are refused
             torch.autograd.graph.increment_version(weight)
         moved = torch.tensor(divergence(decided, *policy), dtype=torch.float32)
-        log_std = self.actor.log_std.detach()
-        entropy = self.actor.kind.entropy(log_std, log_std)  # whatever the outputs are
-        return Passed(torch.from_numpy(losses).mean(0), moved, entropy)
+        return Passed(torch.from_numpy(losses), moved)
 
     def _weights(self, weight: Tensor) -> Weights:
         """A row for each network, even if there is only one."""

@@ -14,6 +14,7 @@ from numba import njit
 from ucpo.learners.tiles import (
     COLUMNS,
     NOTHING,
+    RELU_ITSELF,
     RELU_SLOPE,
     TANH_ITSELF,
     TANH_SLOPE,
@@ -67,13 +68,10 @@ def forward(
                 _dots(hidden, weight[:, 0], bias[0], to[:, 0])
                 hidden = to
                 continue
-            least, follows = np.float32(-np.inf), NOTHING
-            if i < activated and kind == RELU:
-                least = np.float32(0.0)
-            elif i < activated:
-                follows = TANH_ITSELF
-            left = hidden.ctypes.data
-            product(left, 4 * wide, 4, in_panels(weight), bias, least, to, follows, to)
+            follows = NOTHING
+            if i < activated:
+                follows = RELU_ITSELF if kind == RELU else TANH_ITSELF
+            product(hidden.ctypes.data, 4 * wide, 4, in_panels(weight), bias, to, follows, to)
             hidden = to
 
 
@@ -128,7 +126,6 @@ def backward(
     """
     batch, depth = inputs.shape[1], len(sizes) - 1
     nothing = np.zeros(panels_of(sizes.max()) * COLUMNS, np.float32)
-    least = np.float32(-np.inf)
     follows = RELU_SLOPE if kind == RELU else TANH_SLOPE
     for member in range(len(flat)):
         place, at = seen.shape[1], flat.shape[1]
@@ -148,18 +145,18 @@ def backward(
                     _sum_weighted(hidden, slope[:, 0], to[:, 0])
                 else:
                     left = hidden.ctypes.data
-                    product(left, 4, 4 * wide, in_panels(slope), nothing, least, to, NOTHING, to)
+                    product(left, 4, 4 * wide, in_panels(slope), nothing, to, NOTHING, to)
             if i:
                 panels = turned_in_panels(flat[member, at:bias].reshape(wide, high))
                 to = np.empty((batch, wide), np.float32)
-                product(slope.ctypes.data, 4 * high, 4, panels, nothing, least, to, follows, hidden)
+                product(slope.ctypes.data, 4 * high, 4, panels, nothing, to, follows, hidden)
                 slope = to
             elif asked.shape[2]:
                 begin = at + first * high
                 rows = flat[member, begin : begin + asked.shape[2] * high]
                 panels = turned_in_panels(rows.reshape(asked.shape[2], high))
                 to = asked[member]
-                product(slope.ctypes.data, 4 * high, 4, panels, nothing, least, to, NOTHING, to)
+                product(slope.ctypes.data, 4 * high, 4, panels, nothing, to, NOTHING, to)
 
 
 # A tile of one column would be nothing but padding.
@@ -192,19 +189,32 @@ def _dots(matrix: Floats, weight: Floats, bias: Any, to: Floats) -> None:
         to[j] = total + bias
 
 
+# Sums go to memory and back once for four rows: waiting for them is most of what a row would take.
+
+
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _sum_weighted(matrix: Floats, weights: Floats, sums: Floats) -> None:
     """Its gradient: the sum of rows, each times its slope, in the order of rows."""
     sums[:] = np.float32(0.0)
-    for i in range(len(matrix)):
-        weight = weights[i]
+    fours = len(matrix) - len(matrix) % 4
+    for i in range(0, fours, 4):
+        a, b, c, d = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
         for j in range(len(sums)):
-            sums[j] += weight * matrix[i, j]
+            two = sums[j] + a * matrix[i, j] + b * matrix[i + 1, j]
+            sums[j] = two + c * matrix[i + 2, j] + d * matrix[i + 3, j]
+    for i in range(fours, len(matrix)):
+        for j in range(len(sums)):
+            sums[j] += weights[i] * matrix[i, j]
 
 
 @njit(cache=True, nogil=True)
 def _sum_rows(matrix: Floats, sums: Floats) -> None:
     sums[:] = np.float32(0.0)
-    for i in range(len(matrix)):
+    fours = len(matrix) - len(matrix) % 4
+    for i in range(0, fours, 4):
+        for j in range(len(sums)):
+            two = sums[j] + matrix[i, j] + matrix[i + 1, j]
+            sums[j] = two + matrix[i + 2, j] + matrix[i + 3, j]
+    for i in range(fours, len(matrix)):
         for j in range(len(sums)):
             sums[j] += matrix[i, j]

@@ -185,7 +185,7 @@ class PPO:
         kept = torch.from_numpy(~self.rollout.lost.reshape(-1)).to(self._device)
         everything = self._seen()
         seen = everything.at(kept)
-        old, values, targets = self._judge(everything, kept)
+        old, values, targets = self._judge(everything, seen, kept)
         self.rollouts += 1
         self._move_units(targets)
         in_units = (targets - self.values.mean[:, None]) / self.values.std[:, None]
@@ -195,9 +195,14 @@ class PPO:
         return metrics | self._summary(values, targets)
 
     @torch.no_grad()
-    def _judge(self, everything: Seen, kept: Tensor) -> tuple[Decisions, Tensor, Tensor]:
-        """The decisions with their advantages; values and their targets, (1 + C, batch) each."""
-        rollout, priced, seen = self.rollout, self._priced, everything.at(kept)
+    def _judge(
+        self, everything: Seen, seen: Seen, kept: Tensor
+    ) -> tuple[Decisions, Tensor, Tensor]:
+        """The decisions `kept`, (decisions * n,), with their advantages.
+
+        Returns also values and their targets, (1 + C, batch) each.
+        """
+        rollout, priced = self.rollout, self._priced
         shape = (*rollout.reward.shape, 1 + priced)
         now = self.values(everything.obs, everything.stock, everything.left)
         now = now.T.reshape(shape).cpu().numpy()
@@ -252,9 +257,12 @@ class PPO:
         moved, passes = torch.zeros(()), 0
         while passes < settings.passes and moved <= settings.stop:
             order = torch.from_numpy(self._choice.permutation(rows)).to(self._device)
-            loss, moved, entropy = go_over(order, count, rates)
+            losses, moved = go_over(order, count, rates)
             passes += 1
             self.updates += count
+        loss = losses.mean(0)
+        with torch.no_grad():
+            entropy = self.actor.entropy(seen.obs, seen.stock).cpu()
         said = {"reward_critic_loss": loss[1], "passes": torch.tensor(float(passes))}
         if self._region is None:
             said |= {"actor_loss": loss[0]}

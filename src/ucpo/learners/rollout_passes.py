@@ -71,7 +71,6 @@ class Rules(NamedTuple):
 @njit(cache=True, nogil=True)
 def one_pass(
     order: Ints,
-    ends: Ints,
     decided: Decided,
     valued: Valued,
     actor: Weights,
@@ -88,8 +87,7 @@ def one_pass(
     """Move policy and values along every minibatch.
 
     Args:
-        order: Rows of the rollout as they are met.
-        ends: Where each minibatch ends in `order`.
+        order: Rows of the rollout as they are met, shared out as `torch.tensor_split` does it.
         decided: What the policy learns from.
         valued: What values learn from.
         actor: Layers of the policy.
@@ -105,10 +103,12 @@ def one_pass(
     """
     of_actor, of_values = np.empty_like(actor.here), np.empty_like(values.here)
     of_log_std = np.empty_like(log_std.here)
+    short, longer = divmod(len(order), len(steps))
     begin = 0
-    for step in range(len(ends)):
-        rows = order[begin : ends[step]]
-        begin = ends[step]
+    for step in range(len(steps)):
+        end = begin + short + (step < longer)
+        rows = order[begin:end]
+        begin = end
         _fit(valued, rows, values, values_shape, of_values, losses[step, 1:])
         if rules.regulariser:
             _add_squares(of_values, values.here, rules.regulariser)

@@ -11,6 +11,7 @@ registers are: a row is the same alone and in a batch, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def _registers() -> tuple[int, int]:
 
 WIDTH, ROWS = _registers()
 COLUMNS = 2 * WIDTH
-NEAR = 4096  # numbers of a matrix that leaves room for others in the nearest cache
+NEAR = 6144  # numbers of a matrix that leaves room for others in the nearest cache
 
 
 class Writer:
@@ -61,6 +62,13 @@ class Writer:
         first = self.build.insert_element(nothing, value, ir.Constant(place, 0))
         zeros = ir.Constant(ir.VectorType(place, WIDTH), [0] * WIDTH)
         return self.build.shuffle_vector(first, nothing, zeros)
+
+    def multiply_add(self, one: Any, other: Any, added: Any) -> Any:
+        """As the processor does it fastest: with one rounding where it can do both at once."""
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        name = f"llvm.fmuladd.v{WIDTH}f32"
+        function = cgutils.get_or_insert_function(self.build.module, kind, name)  # type: ignore[no-untyped-call]
+        return self.build.call(function, [one, other, added])
 
     def load(self, address: Any, register: int = 0) -> Any:
         """The numbers of the so-manieth register after an address."""
@@ -100,49 +108,102 @@ class Writer:
         return following[1:]
 
 
-@intrinsic
-def _tile(
-    typing: Any,
-    left: Any,
-    row: Any,
-    step: Any,
-    panel: Any,
-    panel_row: Any,
-    depth: Any,
-    bias: Any,
-    least: Any,
-    out: Any,
-    out_row: Any,
-    rows: Any,
-) -> Any:
-    """Sums of products of `rows` by COLUMNS, at least `least` each; all lengths in bytes.
-
-    Args:
-        typing: Of numba.
-        left: Address of the first row of the left factor.
-        row: From one of its rows to the next.
-        step: From one of its columns to the next.
-        panel: Address of COLUMNS columns of the right factor.
-        panel_row: From one of its rows to the next.
-        depth: Numbers to be summed, at least 1.
-        bias: Address of what is added to the sums, COLUMNS numbers.
-        least: Results below become this.
-        out: Address of the result's first row.
-        out_row: From one of its rows to the next.
-        rows: How many are wanted, 1 to ROWS.
-    """
-    whole = types.intp
-    signature = types.void(*[whole] * 7, types.float32, *[whole] * 3)
-    return signature, _write_tile
+Seen = Callable[[], Any]  # writes the loading of what a layer said
 
 
-def _write_tile(context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
-    left, row, step, panel, panel_row, depth, bias, least, out, out_row, rows = arguments
-    write, halves = Writer(build), range(COLUMNS // WIDTH)
-    # As the processor does it fastest: one rounding where it can add a product at once.
-    kind = ir.FunctionType(write.vector, [write.vector] * 3)
-    name = f"llvm.fmuladd.v{WIDTH}f32"
-    multiply_add = cgutils.get_or_insert_function(build.module, kind, name)  # type: ignore[no-untyped-call]
+def _write_nothing(_write: Writer, value: Any, _seen: Seen) -> Any:
+    return value
+
+
+def _write_relu(write: Writer, value: Any, _seen: Seen) -> Any:
+    """What is not a number shows."""
+    low = write.build.fcmp_ordered("<", value, write.constant(0.0))
+    return write.build.select(low, write.constant(0.0), value)
+
+
+# x times a quotient of polynomials in its square, fitted up to 8: to 3e-7 of tanh.
+_ABOVE = (1.0, 1.3726183e-01, 3.9266016e-03, 2.9204386e-05, 3.3570457e-08, -1.4546557e-11)
+_BELOW = (1.0, 4.7059516e-01, 2.7458329e-02, 4.0420807e-04, 1.3723200e-06)
+
+
+def _write_tanh(write: Writer, value: Any, _seen: Seen) -> Any:
+    build, constant = write.build, write.constant
+
+    def within(x: Any, limit: float) -> Any:
+        x = build.select(build.fcmp_ordered(">", x, constant(limit)), constant(limit), x)
+        return build.select(build.fcmp_ordered("<", x, constant(-limit)), constant(-limit), x)
+
+    def polynomial(factors: tuple[float, ...]) -> Any:
+        total = constant(factors[-1])
+        for factor in reversed(factors[:-1]):
+            total = write.multiply_add(total, square, constant(factor))
+        return total
+
+    near = within(value, 8.0)
+    square = build.fmul(near, near)
+    quotient = build.fdiv(polynomial(_ABOVE), polynomial(_BELOW))
+    return within(build.fmul(near, quotient), 1.0)
+
+
+def _write_relu_slope(write: Writer, slope: Any, seen: Seen) -> Any:
+    """The slope where the layer said more than 0."""
+    build, nothing = write.build, write.constant(0.0)
+    return build.select(build.fcmp_ordered(">", seen(), nothing), slope, nothing)
+
+
+def _write_tanh_slope(write: Writer, slope: Any, seen: Seen) -> Any:
+    """``slope (1 - said^2)``."""
+    build, said = write.build, seen()
+    return build.fmul(slope, build.fsub(write.constant(1.0), build.fmul(said, said)))
+
+
+NOTHING, RELU_ITSELF, TANH_ITSELF, RELU_SLOPE, TANH_SLOPE = range(5)
+_FINISHES = (_write_nothing, _write_relu, _write_tanh, _write_relu_slope, _write_tanh_slope)
+
+
+def _tile(registers: int) -> Any:
+    """A compiled function that sums products for a tile of so many registers of columns."""
+
+    def tile(
+        typing: Any,
+        left: Any,
+        row: Any,
+        step: Any,
+        panel: Any,
+        panel_row: Any,
+        depth: Any,
+        bias: Any,
+        follows: Any,
+        seen: Any,
+        out: Any,
+        out_row: Any,
+        rows: Any,
+    ) -> Any:
+        """Sums for `rows` rows, and what follows them; all lengths in bytes.
+
+        Args:
+            typing: Of numba.
+            left: Address of the first row of the left factor.
+            row: From one of its rows to the next.
+            step: From one of its columns to the next.
+            panel: Address of the columns of the right factor.
+            panel_row: From one of its rows to the next.
+            depth: Numbers to be summed, at least 1.
+            bias: Address of what is added to the sums, a number for each column.
+            follows: What becomes of sums, a place in _FINISHES.
+            seen: Address of what the layer said whose slope follows.
+            out: Address of the result's first row.
+            out_row: From one of its rows to the next, and from one of `seen`.
+            rows: How many are wanted, 1 to ROWS.
+        """
+        return types.void(*[types.intp] * 12), partial(_write_tile, range(registers))
+
+    return intrinsic(tile)
+
+
+def _write_tile(places: range, context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
+    left, row, step, panel, panel_row, depth, bias, follows, seen, out, out_row, rows = arguments
+    write = Writer(build)
 
     # Rows that are not wanted repeat the last one that is, so that nothing beyond it is read.
     last = build.sub(rows, write.integer(1))
@@ -152,28 +213,32 @@ def _write_tile(context: Any, build: Any, _signature: Any, arguments: Any) -> An
         begins.append(build.add(left, build.mul(index, row)))
 
     def turn(offset: Any, at: Any, *sums: Any) -> list[Any]:
-        right, added = [write.load(at, j) for j in halves], []
+        right, added = [write.load(at, j) for j in places], []
         for i in range(ROWS):
             factor = write.everywhere(write.load_one(build.add(begins[i], offset)))
-            for j in halves:
-                before = sums[len(halves) * i + j]
-                added.append(build.call(multiply_add, [factor, right[j], before]))
+            for j in places:
+                before = sums[len(places) * i + j]
+                added.append(write.multiply_add(factor, right[j], before))
         return [build.add(offset, step), build.add(at, panel_row), *added]
 
-    nothing = [write.constant(0.0)] * (ROWS * len(halves))
+    nothing = [write.constant(0.0)] * (ROWS * len(places))
     _, _, *sums = write.loop(depth, [write.integer(0), panel, *nothing], turn)
 
-    least = write.everywhere(least)
     # Last, because a large bias would take digits from each of the products it came before.
-    biases = [write.load(bias, j) for j in halves]
-    for i in range(ROWS):
-        with build.if_then(build.icmp_signed("<", write.integer(i), rows)):
-            line = build.add(out, build.mul(write.integer(i), out_row))
-            for j in halves:
-                total = build.fadd(sums[len(halves) * i + j], biases[j])
-                low = build.fcmp_ordered("<", total, least)
-                write.store(build.select(low, least, total), line, j)
+    biases = [write.load(bias, j) for j in places]
+    for kind, finish in enumerate(_FINISHES):
+        with build.if_then(build.icmp_signed("==", follows, write.integer(kind))):
+            for i in range(ROWS):
+                with build.if_then(build.icmp_signed("<", write.integer(i), rows)):
+                    further = build.mul(write.integer(i), out_row)
+                    line, beside = build.add(out, further), build.add(seen, further)
+                    for j in places:
+                        total = build.fadd(sums[len(places) * i + j], biases[j])
+                        write.store(finish(write, total, partial(write.load, beside, j)), line, j)
     return context.get_dummy_value()
+
+
+_wide_tile, _slim_tile = _tile(COLUMNS // WIDTH), _tile(1)
 
 
 @intrinsic
@@ -212,66 +277,6 @@ def _write_turn(context: Any, build: Any, _signature: Any, arguments: Any) -> An
     return context.get_dummy_value()
 
 
-def _line(work: Any) -> Any:
-    """A compiled function of a line of COLUMNS numbers to be changed and of one that is read.
-
-    Args:
-        work: Writes what becomes of WIDTH of them: from builder, constants, value and other value.
-    """
-
-    def write_line(context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
-        (changed, read), write = arguments, Writer(build)
-        for j in range(COLUMNS // WIDTH):
-            value, other = write.load(changed, j), write.load(read, j)
-            write.store(work(build, write.constant, value, other), changed, j)
-        return context.get_dummy_value()
-
-    def line(typing: Any, changed: Any, read: Any) -> Any:
-        return types.void(types.intp, types.intp), write_line
-
-    return intrinsic(line)
-
-
-def _write_relu_slope(build: Any, constant: Any, slope: Any, said: Any) -> Any:
-    """The slope where the layer said more than 0."""
-    return build.select(build.fcmp_ordered(">", said, constant(0.0)), slope, constant(0.0))
-
-
-def _write_tanh_slope(build: Any, constant: Any, slope: Any, said: Any) -> Any:
-    """``slope (1 - said^2)``."""
-    return build.fmul(slope, build.fsub(constant(1.0), build.fmul(said, said)))
-
-
-# x times a quotient of polynomials in its square, fitted up to 8: to 3e-7 of tanh.
-_ABOVE = (1.0, 1.3726183e-01, 3.9266016e-03, 2.9204386e-05, 3.3570457e-08, -1.4546557e-11)
-_BELOW = (1.0, 4.7059516e-01, 2.7458329e-02, 4.0420807e-04, 1.3723200e-06)
-
-
-def _write_tanh(build: Any, constant: Any, value: Any, _: Any) -> Any:
-    def within(x: Any, limit: float) -> Any:
-        x = build.select(build.fcmp_ordered(">", x, constant(limit)), constant(limit), x)
-        return build.select(build.fcmp_ordered("<", x, constant(-limit)), constant(-limit), x)
-
-    def polynomial(factors: tuple[float, ...]) -> Any:
-        total = constant(factors[-1])
-        for factor in reversed(factors[:-1]):
-            total = build.fadd(build.fmul(total, square), constant(factor))
-        return total
-
-    near = within(value, 8.0)
-    square = build.fmul(near, near)
-    quotient = build.fdiv(polynomial(_ABOVE), polynomial(_BELOW))
-    return within(build.fmul(near, quotient), 1.0)
-
-
-_relu_slope, _tanh_slope, _tanh = (
-    _line(_write_relu_slope),
-    _line(_write_tanh_slope),
-    _line(_write_tanh),
-)
-NOTHING, RELU_SLOPE, TANH_SLOPE, TANH_ITSELF = 0, 1, 2, 3
-
-
 @njit(cache=True, nogil=True)
 def product(
     left: Address,
@@ -279,7 +284,6 @@ def product(
     step: int,
     panels: Floats,
     bias: Floats,
-    least: Any,
     out: Floats,
     follows: int,
     seen: Floats,
@@ -292,14 +296,13 @@ def product(
         step: Bytes from one of its columns to the next.
         panels: Columns of the right factor, (panels, depth, COLUMNS).
         bias: What is added to the sums, (panels * COLUMNS,).
-        least: What results are at least.
         out: The result.
-        follows: NOTHING, TANH_ITSELF, or the slope of what made `seen`.
+        follows: NOTHING, an activation, or the slope of the one that made `seen`.
         seen: (rows, columns); any such array if unused.
     """
     many, wide = out.shape
     depth, line = panels.shape[1], 4 * COLUMNS
-    spare, beside = np.empty((ROWS, COLUMNS), np.float32), np.zeros((ROWS, COLUMNS), np.float32)
+    spare, beside = np.empty((ROWS, COLUMNS), np.float32), np.empty((ROWS, COLUMNS), np.float32)
     for p in range(len(panels)):
         first = p * COLUMNS
         columns = min(COLUMNS, wide - first)
@@ -311,22 +314,15 @@ def product(
             to = out.ctypes.data + 4 * (i * wide + first) if fills else spare.ctypes.data
             other = seen.ctypes.data + 4 * (i * wide + first) if fills else beside.ctypes.data
             further = 4 * wide if fills else line
-            _tile(  # type: ignore[call-arg]
-                left + i * row, row, step, panel, down, depth, added, least, to, further, rows
-            )
             if not fills and follows in (RELU_SLOPE, TANH_SLOPE):
                 for r in range(rows):
                     for c in range(columns):
                         beside[r, c] = seen[i + r, first + c]
-            if follows == RELU_SLOPE:
-                for r in range(rows):
-                    _relu_slope(to + r * further, other + r * further)
-            elif follows == TANH_SLOPE:
-                for r in range(rows):
-                    _tanh_slope(to + r * further, other + r * further)
-            elif follows == TANH_ITSELF:
-                for r in range(rows):
-                    _tanh(to + r * further, to + r * further)
+            at, then = left + i * row, (follows, other, to, further, rows)
+            if columns > WIDTH:
+                _wide_tile(at, row, step, panel, down, depth, added, *then)
+            else:
+                _slim_tile(at, row, step, panel, down, depth, added, *then)
             if not fills:
                 for r in range(rows):
                     for c in range(columns):
@@ -354,17 +350,14 @@ def in_panels(matrix: Floats) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _packed(matrix: Floats) -> Floats:
-    """What is missing from the last panel is 0."""
     depth, wide = matrix.shape
-    panels = np.empty((panels_of(wide), depth, COLUMNS), np.float32)
+    panels = _room(wide, depth)
     for p in range(len(panels)):
         first = p * COLUMNS
         columns = min(COLUMNS, wide - first)
         for k in range(depth):
             for j in range(columns):
                 panels[p, k, j] = matrix[k, first + j]
-            for j in range(columns, COLUMNS):
-                panels[p, k, j] = np.float32(0.0)
     return panels
 
 
@@ -372,7 +365,7 @@ def _packed(matrix: Floats) -> Floats:
 def turned_in_panels(matrix: Floats) -> Floats:
     """The same for rows of (columns, depth), as columns."""
     wide, depth = matrix.shape
-    panels = np.empty((panels_of(wide), depth, COLUMNS), np.float32)
+    panels = _room(wide, depth)
     blocks = depth - depth % WIDTH
     for p in range(len(panels)):
         first = p * COLUMNS
@@ -389,7 +382,11 @@ def turned_in_panels(matrix: Floats) -> Floats:
         for j in range(squares, columns):
             for k in range(depth):
                 panels[p, k, j] = matrix[first + j, k]
-        for j in range(columns, COLUMNS):
-            for k in range(depth):
-                panels[p, k, j] = np.float32(0.0)
     return panels
+
+
+@njit(cache=True, nogil=True)
+def _room(wide: int, depth: int) -> Floats:
+    """Panels for so many columns; what is missing from the last one is 0."""
+    shape = (panels_of(wide), depth, COLUMNS)
+    return np.zeros(shape, np.float32) if wide % COLUMNS else np.empty(shape, np.float32)
