@@ -33,6 +33,8 @@ ROBOT, NOTHING = -1, -2
 """Whose a geom is, if not an object's."""
 FUNCTIONS = ("mj_step", "mj_step2", "mj_forward", "mj_rnePostConstraint")
 """Those to be called; each takes a model and a state and returns nothing."""
+LOOKS = 10_000
+"""At whether rows are done, before a thread lets itself be woken; some 50 microseconds."""
 # Open nothing that is not open yet; where there is no such mode, a second opening gives the first.
 _ALREADY = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
@@ -121,9 +123,18 @@ def _make_pointer(context, address):  # type: ignore[no-untyped-def]
     return types.voidptr(types.int64), generate
 
 
+def _make_addition(context, address, added):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), generate
+
+
 # Addresses as arguments, not as constants of the compiled code: so it can be kept for later runs.
 _invoke: Any = intrinsic(_make_call)  # a function on a model and a state
 _pointer: Any = intrinsic(_make_pointer)
+_add: Any = intrinsic(_make_addition)  # to a number that threads share; what it was before
 
 
 class Addresses(NamedTuple):
@@ -140,6 +151,14 @@ class Addresses(NamedTuple):
     contacts: Ints  # of the first contact's geoms
     contact_size: int  # bytes from one contact to the next
     transfers: Ints  # (n, k, 3) arrays of numbers to copy: target, source, count
+
+
+class Waiting(NamedTuple):
+    """Rows of a batch that no thread has begun with, in a stretch for each of k threads."""
+
+    next: Ints  # (k,) first row of each stretch
+    last: Ints  # (k,) the one after its last
+    done: Ints  # (1,) how many are done
 
 
 def addresses(arrays: Iterable[Any]) -> Ints:
@@ -159,23 +178,69 @@ def transfers(rows: Sequence[Sequence[tuple[Floats, Floats]]]) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def step(which, awake, controls, paths, calls, at, time, touching, owner):  # type: ignore[no-untyped-def]
-    """Make a step in some rows and read them; see `ucpo.envs.physics` for what these are.
+def claim(waiting: Waiting, thread: int) -> int:
+    """A row for a thread: of its own stretch, then of others'; -1 if there is none left.
+
+    Rows nearly always stay with the thread in whose caches they are, and none waits while another
+    has rows left: helpers begin late, and some rows take longer.
+    """
+    count = len(waiting.last)
+    for turn in range(count):
+        stretch = (thread + turn) % count
+        if waiting.next[stretch] < waiting.last[stretch]:
+            row = _add(waiting.next.ctypes.data + 8 * stretch, 1)
+            if row < waiting.last[stretch]:
+                return int(row)
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def finish(waiting: Waiting) -> None:
+    """Say that a row is done."""
+    _add(waiting.done.ctypes.data, 1)
+
+
+@njit(cache=True, nogil=True)
+def finished(waiting: Waiting) -> bool:
+    """Whether all rows are done, now or as soon as others are through with their last.
+
+    To be woken takes longer than that, so this looks again and again; but not for ever, for those
+    others may have to wait for a processor.
+    """
+    looks = 1
+    while _add(waiting.done.ctypes.data, 0) < waiting.last[-1]:
+        if looks == LOOKS:
+            return False
+        looks += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def step(waiting, thread, awake, controls, paths, calls, at, time, touching, owner):  # type: ignore[no-untyped-def]
+    """Make a step in the rows a thread gets and read them; see `ucpo.envs.physics` for the rest.
 
     All compiled code that calls each other is in this file: what is kept of it between runs is made
     anew when the file changes, and only this one.
     """
-    for row in which:
-        if not awake[row]:
-            continue
-        _floats(at.controls[row], controls.shape[1])[:] = controls[row]
-        guides = _floats(at.guides[row], 3 * paths.shape[2])
-        for call in range(len(calls)):
-            if call < paths.shape[1]:
-                guides[:] = paths[row, call].ravel()
-            for _ in range(calls[call, 2]):
-                _invoke(calls[call, 0], calls[call, 1], at.data[row])
-        _read_row(row, at, time, touching, owner)
+    while True:
+        row = claim(waiting, thread)
+        if row < 0:
+            break
+        if awake[row]:
+            _step_row(row, controls, paths, calls, at)
+            _read_row(row, at, time, touching, owner)
+        finish(waiting)
+
+
+@njit(cache=True, nogil=True)
+def _step_row(row, controls, paths, calls, at):  # type: ignore[no-untyped-def]
+    _floats(at.controls[row], controls.shape[1])[:] = controls[row]
+    guides = _floats(at.guides[row], 3 * paths.shape[2])
+    for call in range(len(calls)):
+        if call < paths.shape[1]:
+            guides[:] = paths[row, call].ravel()
+        for _ in range(calls[call, 2]):
+            _invoke(calls[call, 0], calls[call, 1], at.data[row])
 
 
 @njit(cache=True, nogil=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ucpo.envs import native
 from ucpo.envs.interface import Bools, Ints
+from ucpo.envs.native import Waiting
 from ucpo.problem import Floats
 
 
@@ -52,11 +53,16 @@ class Physics(ABC):
         """Paths of no guides."""
 
     @abstractmethod
-    def step(self, which: Ints, awake: Bools, controls: Floats, paths: Floats) -> None:
-        """Make a step in the rows `which` and read them; those not `awake` (n,) stay as they are.
+    def step(
+        self, waiting: Waiting, thread: int, awake: Bools, controls: Floats, paths: Floats
+    ) -> None:
+        """Make a step in the rows a thread gets and read them.
+
+        Those that are not `awake` (n,) stay as they are.
 
         Args:
-            which: Rows.
+            waiting: Rows that nobody has begun with.
+            thread: Which of those that share them.
             awake: Of all rows, which are to be stepped, (n,).
             controls: Of all rows, float64 of shape (n, controls).
             paths: Where guides are during each of the calls, (n, calls, guides, 3); `still` if
@@ -85,17 +91,20 @@ class Interpreted(Physics):
         self._controls = [data.ctrl for data in rows.data]
         self._guides = [data.mocap_pos[rows.guides :] for data in rows.data]
 
-    def step(self, which: Ints, awake: Bools, controls: Floats, paths: Floats) -> None:
+    def step(
+        self, waiting: Waiting, thread: int, awake: Bools, controls: Floats, paths: Floats
+    ) -> None:
         """See `Physics`."""
         moves = paths.shape[1]
-        for row in which[awake[which]].tolist():
-            data = self.rows.data[row]
-            self._controls[row][:] = controls[row]
-            for index, call in enumerate(self.calls):
-                if index < moves:
-                    self._guides[row][:] = paths[row, index]
-                self._functions[index](call.model, data, *self._repeats[index])
-            self._read(row)
+        while (row := native.claim(waiting, thread)) >= 0:
+            if awake[row]:
+                self._controls[row][:] = controls[row]
+                for index, call in enumerate(self.calls):
+                    if index < moves:
+                        self._guides[row][:] = paths[row, index]
+                    self._functions[index](call.model, self.rows.data[row], *self._repeats[index])
+                self._read(row)
+            native.finish(waiting)
 
     def read(self, which: Ints) -> None:
         """See `Physics`."""
@@ -138,12 +147,15 @@ class Compiled(Physics):
         )
         self._written = rows.time, rows.touching, rows.owner
 
-    def step(self, which: Ints, awake: Bools, controls: Floats, paths: Floats) -> None:
+    def step(
+        self, waiting: Waiting, thread: int, awake: Bools, controls: Floats, paths: Floats
+    ) -> None:
         """See `Physics`."""
         size = len(self.rows.data), self.rows.data[0].ctrl.size
         if controls.shape != size:  # compiled code would read beyond the end
             raise ValueError(f"controls must be of shape {size}, got {controls.shape}")
-        native.step(which, awake, controls, paths, self._calls, self._at, *self._written)
+        given = (waiting, thread, awake, controls, paths)
+        native.step(*given, self._calls, self._at, *self._written)
 
     def read(self, which: Ints) -> None:
         """See `Physics`."""

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 import numpy as np
 
-from ucpo.envs.interface import Ints
+from ucpo.envs.native import Waiting, finished
+
+Work = Callable[[Waiting, int], None]
+"""What a thread does about rows that nobody has begun with; threads are numbered."""
+
+Failures = SimpleQueue[BaseException]
 
 _LIMIT: int | None = None  # threads a batch may use in this process, where that was said
 _TRIALS = 10  # calls by one thread before it is decided whether more would help
 _WORTH = 1.1e-3  # seconds of work in a call from which on handing over the lock is worth it
+_NAP = 5e-5  # seconds between looks at whether others are done
 
 
 class Shares:
@@ -27,37 +36,75 @@ class Shares:
 
     def __init__(self, rows: int, threads: int | None = None) -> None:
         count = min(rows, threads or processors())
-        self._rows = np.array_split(np.arange(rows), count)
-        self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
+        ends = np.cumsum([0, *map(len, np.array_split(np.arange(rows), count))])
+        self._first, self._last = ends[:-1], ends[1:]
+        self._helpers = [_Helper(thread) for thread in range(1, count)]
+        # Of whoever forgets to close them, too.
+        self._dismiss = weakref.finalize(self, _dismiss, self._helpers)
         self._trials = _TRIALS if threads is None and count > 1 else 0
         self._shortest = np.inf
 
-    def each(self, work: Callable[[Ints], None]) -> None:
-        """Call `work` once per share and wait until all rows are done."""
+    def each(self, work: Work) -> None:
+        """Call `work` once per thread and wait until all rows are done."""
+        waiting = Waiting(self._first.copy(), self._last, np.zeros(1, np.int64))
         if self._trials:
-            self._try_alone(work)
+            self._try_alone(work, waiting)
             return
-        waiting = [self._pool.submit(work, rows) for rows in self._rows[1:]] if self._pool else []
-        work(self._rows[0])  # by the calling thread, which would only wait otherwise
-        for done in waiting:
-            done.result()
+        failures: Failures = SimpleQueue()
+        for helper in self._helpers:
+            helper.jobs.put((work, waiting, failures))
+        work(waiting, 0)  # by the calling thread, which would only wait otherwise
+        while self._helpers and not finished(waiting):
+            with suppress(Empty):
+                raise failures.get(timeout=_NAP)
 
-    def _try_alone(self, work: Callable[[Ints], None]) -> None:
+    def _try_alone(self, work: Work, waiting: Waiting) -> None:
         """Do it all in this thread; after the last trial, stay alone if the work is light."""
         began = time.perf_counter()
-        for rows in self._rows:
-            work(rows)
+        work(waiting, 0)
         self._shortest = min(self._shortest, time.perf_counter() - began)
         self._trials -= 1
         if not self._trials and self._shortest < _WORTH:
-            self._rows = [np.concatenate(self._rows)]
             self.close()
-            self._pool = None
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._dismiss()
+        self._helpers = []
+
+
+class _Helper(Thread):
+    """A thread that does what it is given, and nothing else until the next time.
+
+    A pool's threads would hand back results, which takes longer than the rows that are left.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(daemon=True)
+        self.jobs: SimpleQueue[tuple[Work, Waiting, Failures] | None] = SimpleQueue()
+        self._number = number
+        self.start()
+
+    def run(self) -> None:
+        while self._help():
+            pass
+
+    def _help(self) -> bool:
+        """Do the next job; its own method, for nothing of a job may be kept while none is there."""
+        job = self.jobs.get()
+        if job is None:
+            return False
+        work, waiting, failures = job
+        try:
+            work(waiting, self._number)
+        except BaseException as failure:
+            failures.put(failure)
+        return True
+
+
+def _dismiss(helpers: list[_Helper]) -> None:
+    for helper in helpers:
+        helper.jobs.put(None)
 
 
 def limit(threads: int | None) -> None:

@@ -131,7 +131,8 @@ class World:
         """Make one environment step in the rows `awake` (n,), with actions in [-1, 1], (n, 2)."""
         controls = np.ascontiguousarray(actions, np.float64)
         paths = self._gremlin_paths() if self.mover == "gremlins" else self._physics.still
-        self._shares.each(lambda rows: self._physics.step(rows, awake, controls, paths))
+        given = (awake, controls, paths)
+        self._shares.each(lambda waiting, thread: self._physics.step(waiting, thread, *given))
         self._settle()
 
     def refresh(self, rows: Iterable[int]) -> None:

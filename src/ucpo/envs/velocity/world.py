@@ -96,9 +96,8 @@ class World:
         """
         self.before[:] = self.position
         started = self.time.copy()
-        own = np.ascontiguousarray(controls, np.float64)
-        still = self._physics.still
-        self._shares.each(lambda rows: self._physics.step(rows, awake, own, still))
+        given = (awake, np.ascontiguousarray(controls, np.float64), self._physics.still)
+        self._shares.each(lambda waiting, thread: self._physics.step(waiting, thread, *given))
         self._locate(slice(None))
         # MuJoCo answers a state that is not finite, or huge, by starting anew at time 0.
         self.broken = awake & (self.time < started + 0.5 * self.seconds)
