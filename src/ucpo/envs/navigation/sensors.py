@@ -41,7 +41,8 @@ def lidar(
                 x = rotation[n, 0] * dx + rotation[n, 3] * dy + rotation[n, 6] * dz
                 y = rotation[n, 1] * dx + rotation[n, 4] * dy + rotation[n, 7] * dz
                 near = max(0.0, reach - np.sqrt(x * x + y * y)) / reach
-                turn = (np.arctan2(y, x) % (2 * np.pi)) / width
+                angle = np.arctan2(y, x)
+                turn = (angle + 2 * np.pi if angle < 0.0 else angle) / width
                 home = int(turn)
                 ahead = turn - home
                 first = block * BINS
