@@ -240,6 +240,23 @@ def descend_rows(
             weight[i, j] -= size * first / (np.sqrt(second) / root + epsilon)
 
 
+# --- Statistics of observations ---
+
+
+@numba.njit(cache=True, nogil=True)
+def column_moments(rows: Floats, mean: Floats, squares: Floats) -> None:
+    """Means of columns, (k,), and sums of squared differences from them, in double precision."""
+    mean[:] = squares[:] = 0.0
+    for i in range(len(rows)):
+        for j in range(len(mean)):
+            mean[j] += rows[i, j]
+    mean /= len(rows)
+    for i in range(len(rows)):
+        for j in range(len(mean)):
+            difference = rows[i, j] - mean[j]
+            squares[j] += difference * difference
+
+
 # --- Windows of the replay ---
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ucpo.envs.interface import Arrays
 from ucpo.learners.actors import OnPolicyActor
+from ucpo.learners.kernels import column_moments
 from ucpo.learners.networks import Actor, Body, Critics
 from ucpo.problem import Floats
 from ucpo.storage import states
@@ -78,13 +79,11 @@ class Normaliser:
         if not self.active:
             return
         before, n = self._count.copy(), len(obs)
-        new = obs.astype(np.float64)
-        mean = new.mean(0)
+        mean, squares = np.empty_like(self._mean), np.empty_like(self._squares)
+        column_moments(obs, mean, squares)
         step = mean - self._mean
         self._count += n
         self._mean += step * n / self._count
-        new -= mean
-        squares = np.square(new, out=new).sum(0)
         self._squares += squares + np.square(step) * before * n / self._count
         self._refresh()
 

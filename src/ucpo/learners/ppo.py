@@ -182,8 +182,7 @@ class PPO:
             self.multiplier.update(self.env_steps)
             self._recent.news = False
         self._doubt()
-        kept = torch.from_numpy(~self.rollout.lost.reshape(-1)).to(self._device)
-        everything = self._seen()
+        everything, kept = self._seen(), self._kept()
         seen = everything.at(kept)
         old, values, targets = self._judge(everything, seen, kept)
         self.rollouts += 1
@@ -196,9 +195,9 @@ class PPO:
 
     @torch.no_grad()
     def _judge(
-        self, everything: Seen, seen: Seen, kept: Tensor
+        self, everything: Seen, seen: Seen, kept: Tensor | slice
     ) -> tuple[Decisions, Tensor, Tensor]:
-        """The decisions `kept`, (decisions * n,), with their advantages.
+        """The decisions that are `kept`, with their advantages.
 
         Returns also values and their targets, (1 + C, batch) each.
         """
@@ -208,8 +207,8 @@ class PPO:
         now = now.T.reshape(shape).cpu().numpy()
         gains = np.concatenate([rollout.reward[:, :, None], rollout.increments[:, :, :priced]], 2)
         judged = advantages(gains, now, self._values_after(shape), rollout, self.signals)
-        found = self._flat(judged).T[:, kept]  # (1 + C, batch)
-        values = self._flat(now).T[:, kept]
+        found = self._flat(judged).T[:, kept].contiguous()  # (1 + C, batch)
+        values = self._flat(now).T[:, kept].contiguous()
         price = self.multiplier.value(self._flat(rollout.initial_stock)[kept])[:, :priced]
         costs = found[1:].T
         output, spread = self.actor(seen.obs, seen.stock), self.actor.spread.detach().clone()
@@ -300,6 +299,11 @@ class PPO:
     def _flat(self, values: Floats) -> Tensor:
         """(decisions, n, k) -> (decisions * n, k)."""
         return self._tensor(values.reshape(-1, values.shape[-1]))
+
+    def _kept(self) -> Tensor | slice:
+        """Decisions of which it is known what came: nearly always all, and nothing is copied."""
+        lost = self.rollout.lost.reshape(-1)
+        return torch.from_numpy(~lost).to(self._device) if lost.any() else slice(None)
 
     def _seen(self) -> Seen:
         rollout = self.rollout
