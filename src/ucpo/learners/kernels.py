@@ -31,10 +31,14 @@ def beside(inputs: Sequence[Tensor], members: int) -> Tensor:
 
 
 def joined(inputs: Sequence[Tensor], members: int) -> Tensor:
-    """The same, (members, batch, in), or (1, batch, in) if all members see the same."""
+    """The same, (members, batch, in), or (1, batch, in) if all members see the same.
+
+    Where there is nothing to join, nothing is copied.
+    """
     if any(part.dim() == 3 for part in inputs):
         inputs = [part.expand(members, -1, -1) for part in inputs]
-    both = torch.cat(list(inputs), dim=-1)
+    filled = [part for part in inputs if part.shape[-1]]  # a stock that is hidden has no width
+    both = filled[0] if len(filled) == 1 else torch.cat(list(inputs), dim=-1)
     return both if both.dim() == 3 else both[None]
 
 
