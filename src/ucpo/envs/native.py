@@ -33,6 +33,10 @@ ROBOT, NOTHING = -1, -2
 """Whose a geom is, if not an object's."""
 FUNCTIONS = ("mj_step", "mj_step2", "mj_forward", "mj_rnePostConstraint")
 """Those to be called; each takes a model and a state and returns nothing."""
+Waiting = Ints
+"""Rows of a batch that no thread has begun with, in a stretch for each of k threads, (3, k): the
+NEXT of each, the one after its LAST, and, in the first place, how many rows of all are DONE."""
+NEXT, LAST, DONE = 0, 1, 2
 LOOKS = 10_000
 """At whether rows are done, before a thread lets itself be woken; some 50 microseconds."""
 # Open nothing that is not open yet; where there is no such mode, a second opening gives the first.
@@ -153,14 +157,6 @@ class Addresses(NamedTuple):
     transfers: Ints  # (n, k, 3) arrays of numbers to copy: target, source, count
 
 
-class Waiting(NamedTuple):
-    """Rows of a batch that no thread has begun with, in a stretch for each of k threads."""
-
-    next: Ints  # (k,) first row of each stretch
-    last: Ints  # (k,) the one after its last
-    done: Ints  # (1,) how many are done
-
-
 def addresses(arrays: Iterable[Any]) -> Ints:
     """Where arrays are in memory."""
     return np.array([array.ctypes.data for array in arrays], np.int64)
@@ -178,26 +174,33 @@ def transfers(rows: Sequence[Sequence[tuple[Floats, Floats]]]) -> Ints:
 
 
 @njit(cache=True, nogil=True)
+def _add_to(waiting: Waiting, row: int, stretch: int, added: int) -> int:
+    """What a number was before so much was added to it, by one thread at a time."""
+    further = row * waiting.strides[0] + stretch * waiting.strides[1]
+    return int(_add(waiting.ctypes.data + further, added))
+
+
+@njit(cache=True, nogil=True)
 def claim(waiting: Waiting, thread: int) -> int:
     """A row for a thread: of its own stretch, then of others'; -1 if there is none left.
 
     Rows nearly always stay with the thread in whose caches they are, and none waits while another
     has rows left: helpers begin late, and some rows take longer.
     """
-    count = len(waiting.last)
+    count = waiting.shape[1]
     for turn in range(count):
         stretch = (thread + turn) % count
-        if waiting.next[stretch] < waiting.last[stretch]:
-            row = _add(waiting.next.ctypes.data + 8 * stretch, 1)
-            if row < waiting.last[stretch]:
-                return int(row)
+        if waiting[NEXT, stretch] < waiting[LAST, stretch]:
+            row = _add_to(waiting, NEXT, stretch, 1)
+            if row < waiting[LAST, stretch]:
+                return row
     return -1
 
 
 @njit(cache=True, nogil=True)
 def finish(waiting: Waiting) -> None:
     """Say that a row is done."""
-    _add(waiting.done.ctypes.data, 1)
+    _add_to(waiting, DONE, 0, 1)
 
 
 @njit(cache=True, nogil=True)
@@ -208,7 +211,7 @@ def finished(waiting: Waiting) -> bool:
     others may have to wait for a processor.
     """
     looks = 1
-    while _add(waiting.done.ctypes.data, 0) < waiting.last[-1]:
+    while _add_to(waiting, DONE, 0, 0) < waiting[LAST, -1]:
         if looks == LOOKS:
             return False
         looks += 1

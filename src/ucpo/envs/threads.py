@@ -6,8 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 
 import numpy as np
@@ -16,8 +15,6 @@ from ucpo.envs.native import Waiting, finished
 
 Work = Callable[[Waiting, int], None]
 """What a thread does about rows that nobody has begun with; threads are numbered."""
-
-Failures = SimpleQueue[BaseException]
 
 _LIMIT: int | None = None  # threads a batch may use in this process, where that was said
 _TRIALS = 10  # calls by one thread before it is decided whether more would help
@@ -37,7 +34,7 @@ class Shares:
     def __init__(self, rows: int, threads: int | None = None) -> None:
         count = min(rows, threads or processors())
         ends = np.cumsum([0, *map(len, np.array_split(np.arange(rows), count))])
-        self._first, self._last = ends[:-1], ends[1:]
+        self._all = np.array([ends[:-1], ends[1:], np.zeros(count)], np.int64)
         self._helpers = [_Helper(thread) for thread in range(1, count)]
         # Of whoever forgets to close them, too.
         self._dismiss = weakref.finalize(self, _dismiss, self._helpers)
@@ -46,17 +43,23 @@ class Shares:
 
     def each(self, work: Work) -> None:
         """Call `work` once per thread and wait until all rows are done."""
-        waiting = Waiting(self._first.copy(), self._last, np.zeros(1, np.int64))
+        waiting = self._all.copy()
         if self._trials:
             self._try_alone(work, waiting)
-            return
-        failures: Failures = SimpleQueue()
+        elif self._helpers:
+            self._share(work, waiting)
+        else:
+            work(waiting, 0)
+
+    def _share(self, work: Work, waiting: Waiting) -> None:
+        failures: list[BaseException] = []
         for helper in self._helpers:
             helper.jobs.put((work, waiting, failures))
         work(waiting, 0)  # by the calling thread, which would only wait otherwise
-        while self._helpers and not finished(waiting):
-            with suppress(Empty):
-                raise failures.get(timeout=_NAP)
+        while not finished(waiting):
+            if failures:
+                raise failures[0]
+            time.sleep(_NAP)  # no queue's `get`: with timeouts this short Python 3.11's may never end
 
     def _try_alone(self, work: Work, waiting: Waiting) -> None:
         """Do it all in this thread; after the last trial, stay alone if the work is light."""
@@ -81,7 +84,7 @@ class _Helper(Thread):
 
     def __init__(self, number: int) -> None:
         super().__init__(daemon=True)
-        self.jobs: SimpleQueue[tuple[Work, Waiting, Failures] | None] = SimpleQueue()
+        self.jobs: SimpleQueue[tuple[Work, Waiting, list[BaseException]] | None] = SimpleQueue()
         self._number = number
         self.start()
 
@@ -98,7 +101,7 @@ class _Helper(Thread):
         try:
             work(waiting, self._number)
         except BaseException as failure:
-            failures.put(failure)
+            failures.append(failure)
         return True
 
 
