@@ -59,7 +59,8 @@ class Shares:
         while not finished(waiting):
             if failures:
                 raise failures[0]
-            time.sleep(_NAP)  # no queue's `get`: with timeouts this short Python 3.11's may never end
+            # A queue's `get` with a timeout this short may never end in Python 3.11.
+            time.sleep(_NAP)
 
     def _try_alone(self, work: Work, waiting: Waiting) -> None:
         """Do it all in this thread; after the last trial, stay alone if the work is light."""
