@@ -124,6 +124,12 @@ def test_the_page_says_what_helps_to_push(run):
     assert f"| {' | '.join(cells)} | {metrics['updates'][-1]:,} |" in SAID
 
 
+@pytest.mark.parametrize("run", sorted(DOCS.glob("evidence/swimmer/*")), ids=lambda run: run.name)
+def test_the_page_says_what_teaches_to_swim(run):
+    assert f"    {command(read_config(run / 'config.toml'))}" in SAID.splitlines()
+    assert f"| {logged(run, 300_000, 1_500_000)} |" in SAID
+
+
 def test_the_page_says_how_circles_and_buttons_were_learned():
     wide = DOCS / "evidence" / "circles" / "wide-seed0"
     assert f"| {logged(wide, 300_000, 1_500_000)} |" in SAID
