@@ -33,7 +33,7 @@ from ucpo.config.assembly import make_grid, make_learner
 from ucpo.config.files import resolve
 from ucpo.config.options import RunConfig
 from ucpo.envs.interface import TaskSpec
-from ucpo.learners.kernels import ahead
+from ucpo.learners.compiled.kernels import ahead
 from ucpo.learners.networks import Layers
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.ucp import UCP

@@ -28,7 +28,7 @@ import torch
 
 from ucpo.config.files import read_method
 from ucpo.envs.interface import VectorTask
-from ucpo.learners.kernels import ahead
+from ucpo.learners.compiled.kernels import ahead
 from ucpo.learners.networks import Layers
 from ucpo.learners.ppo import PPO
 from ucpo.problem import Floats

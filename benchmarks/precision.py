@@ -26,7 +26,7 @@ from torch import Tensor
 from ucpo import UCP
 from ucpo.envs.registry import make_task
 from ucpo.evaluation import evaluate
-from ucpo.learners.kernels import ahead
+from ucpo.learners.compiled.kernels import ahead
 from ucpo.learners.networks import Layers
 from ucpo.learners.quantiles import quantile_loss
 

@@ -37,7 +37,10 @@ def test_imports_point_one_way(room):
                 assert not f"{name}.".startswith(f"{other}."), f"{path.name} imports {name}"
 
 
-LEARNERS = {f"ucpo.learners.{path.stem}" for path in (SOURCE / "learners").glob("*.py")} - {
+LEARNERS = {
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+    for path in (SOURCE / "learners").rglob("*.py")
+} - {
     f"ucpo.learners.{name}"
     for name in ("__init__", "actors", "interface", "networks", "normaliser", "trunk")
 }

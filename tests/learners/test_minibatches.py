@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.learners.test_ppo import make
 from ucpo.learners.actors import ChoiceActor, GaussianActor
+from ucpo.learners.compiled.rollout_passes import Rules
 from ucpo.learners.minibatches import Compiled, InTensors, Seen, minibatches_of
 from ucpo.learners.networks import Body, Values
 from ucpo.learners.optimisation import Adam
-from ucpo.learners.rollout_passes import Rules
 from ucpo.learners.surrogates import Clipped, Decisions, Focops, P3o
 
 OBS, RATES = 5, (1e-3, 2e-3)

@@ -14,7 +14,7 @@ from ucpo.envs.interface import Episodes, TaskSpec
 from ucpo.envs.shaping import Penalty, Saute, all_or_nothing
 from ucpo.errors import UsageError
 from ucpo.learners.behaviours import Proposal
-from ucpo.learners.by_hand import ByHand
+from ucpo.learners.compiled.by_hand import ByHand
 from ucpo.learners.networks import Sample
 from ucpo.learners.offpolicy import Graph, actor_loss, bellman_target, shaped, squared_loss
 from ucpo.learners.replay import Batch

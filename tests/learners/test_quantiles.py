@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ucpo.learners import counting
-from ucpo.learners.counting import compiled, in_tensors
+from ucpo.learners.compiled import counting
+from ucpo.learners.compiled.counting import compiled, in_tensors
 from ucpo.learners.quantiles import levels, quantile_loss
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ucpo.learners.compiled.kernels import ahead, back
 from ucpo.learners.distributions import Categorical, Gaussian
-from ucpo.learners.kernels import ahead, back
 from ucpo.learners.networks import Body
 
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ucpo.learners.compiled.slopes import squash, squash_slopes
 from ucpo.learners.entropy import Entropy
 from ucpo.learners.networks import LOG_STD_RANGE, Actor, Critics
 from ucpo.learners.optimisation import polyak
-from ucpo.learners.slopes import squash, squash_slopes
 from ucpo.storage import states
 
 NextAction = Literal["sampled", "mean"]

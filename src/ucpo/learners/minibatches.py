@@ -16,9 +16,7 @@ import torch
 from torch import Tensor
 
 from ucpo.learners.actors import GaussianActor, OnPolicyActor
-from ucpo.learners.networks import Values
-from ucpo.learners.optimisation import Adam, add_squares, limit_norms
-from ucpo.learners.rollout_passes import (
+from ucpo.learners.compiled.rollout_passes import (
     Decided,
     Rules,
     Shape,
@@ -27,6 +25,8 @@ from ucpo.learners.rollout_passes import (
     divergence,
     one_pass,
 )
+from ucpo.learners.networks import Values
+from ucpo.learners.optimisation import Adam, add_squares, limit_norms
 from ucpo.learners.surrogates import Decisions, Known, Surrogate, compiled, slopes
 
 

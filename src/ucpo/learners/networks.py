@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ucpo.learners.kernels import (
+from ucpo.learners.compiled.kernels import (
     Passes,
     answers,
     beside,
     fit_members,
     joined,
 )
-from ucpo.learners.passes import RELU, TANH
-from ucpo.learners.slopes import SquashedGaussian, squash
+from ucpo.learners.compiled.passes import RELU, TANH
+from ucpo.learners.compiled.slopes import SquashedGaussian, squash
 from ucpo.learners.trunk import MakeTrunk, Trunk
 
 LOG_STD_RANGE = (-5.0, 2.0)

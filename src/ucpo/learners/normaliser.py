@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ucpo.envs.interface import Arrays
 from ucpo.learners.actors import OnPolicyActor
-from ucpo.learners.kernels import column_moments
+from ucpo.learners.compiled.kernels import column_moments
 from ucpo.learners.networks import Actor, Body, Critics
 from ucpo.problem import Floats
 from ucpo.storage import states

@@ -15,7 +15,7 @@ from torch import Tensor
 from ucpo.envs.interface import Episodes
 from ucpo.envs.shaping import Shaping
 from ucpo.learners.behaviours import Behaviour
-from ucpo.learners.by_hand import ByHand
+from ucpo.learners.compiled.by_hand import ByHand
 from ucpo.learners.from_replay import Equipment, FromReplay
 from ucpo.learners.from_replay import Settings as SharedSettings
 from ucpo.learners.networks import Critics
@@ -159,7 +159,7 @@ _METRICS = (
 class Graph:
     """What critics should predict, and the gradients of the losses, left in the weights.
 
-    `ucpo.learners.by_hand.ByHand` does the same where networks have compiled passes.
+    `ucpo.learners.compiled.by_hand.ByHand` does the same where networks have compiled passes.
 
     Args:
         behaviour: The actor and its ways.

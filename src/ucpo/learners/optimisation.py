@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ucpo.envs.interface import Arrays
-from ucpo.learners.kernels import descend, row_factors, row_squares
+from ucpo.learners.compiled.kernels import descend, row_factors, row_squares
 from ucpo.problem import Floats
 from ucpo.storage import states
 

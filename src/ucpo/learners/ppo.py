@@ -19,6 +19,7 @@ from torch import Tensor
 from ucpo.envs.interface import Arrays, Episodes, Ints, Step
 from ucpo.envs.shaping import Shaping
 from ucpo.learners.actors import OnPolicyActor
+from ucpo.learners.compiled.rollout_passes import Rules
 from ucpo.learners.interface import Memory, Metrics, Multiplier
 from ucpo.learners.minibatches import Seen, minibatches_of
 from ucpo.learners.networks import Values
@@ -26,7 +27,6 @@ from ucpo.learners.normaliser import Normaliser
 from ucpo.learners.optimisation import Adam, Slope, generator_on
 from ucpo.learners.recent import Recent
 from ucpo.learners.rollout import Increments, Rollout, Signals, advantages
-from ucpo.learners.rollout_passes import Rules
 from ucpo.learners.surrogates import Decisions, Scale, Surrogate, combined
 from ucpo.learners.trust_region import TrustRegion
 from ucpo.policies.policy import Policy, PolicyInfo

@@ -3,14 +3,14 @@
 The loss is the mean over all pairs of a predicted quantile and a target of
 ``rho_tau(d) = |d| |tau - 1{d < 0}|`` with ``d = target - prediction``. Its gradient with respect to
 a prediction only asks how many targets lie below and above it, and the loss what they add up to.
-How they are counted is in `ucpo.learners.counting`.
+How they are counted is in `ucpo.learners.compiled.counting`.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from ucpo.learners.counting import QuantileLoss, levels
+from ucpo.learners.compiled.counting import QuantileLoss, levels
 
 __all__ = ["levels", "quantile_loss"]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ucpo.envs.interface import Arrays, Ints, Step
 from ucpo.errors import UsageError
-from ucpo.learners.kernels import assemble_windows
+from ucpo.learners.compiled.kernels import assemble_windows
 from ucpo.problem import Floats
 from ucpo.storage import states
 

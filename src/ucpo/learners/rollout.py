@@ -13,7 +13,7 @@ import numpy as np
 
 from ucpo.envs.interface import Arrays, Bools, Ints, Step
 from ucpo.errors import UsageError
-from ucpo.learners.kernels import walk_back
+from ucpo.learners.compiled.kernels import walk_back
 from ucpo.problem import Floats, Problem
 from ucpo.storage import states
 

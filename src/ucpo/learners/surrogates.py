@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ucpo.learners.compiled.ratio_slopes import CLIPPED, FOCOPS, P3O, surrogate_slopes
 from ucpo.learners.distributions import Distribution, Gaussian
-from ucpo.learners.ratio_slopes import CLIPPED, FOCOPS, P3O, surrogate_slopes
 
 Scale = Literal["raw", "omnisafe", "both"]
 GAUSSIAN = Gaussian()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ucpo.errors import UsageError
-from ucpo.learners.kernels import beside
+from ucpo.learners.compiled.kernels import beside
 
 MakeTrunk = Callable[[int], nn.Module]
 """From the number of inputs to a module that makes features (batch, k) of inputs (batch, inputs).

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ucpo.envs.interface import Episodes
+from ucpo.learners.compiled.slopes import PricedLoss, linear_costs
 from ucpo.learners.entropy import Entropy
 from ucpo.learners.from_replay import Equipment, FromReplay
 from ucpo.learners.from_replay import Settings as SharedSettings
@@ -24,7 +25,6 @@ from ucpo.learners.networks import Critics, Sample
 from ucpo.learners.optimisation import polyak
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.replay import Batch
-from ucpo.learners.slopes import PricedLoss, linear_costs
 from ucpo.policies.policy import Policy
 from ucpo.problem import Problem
 from ucpo.storage import states

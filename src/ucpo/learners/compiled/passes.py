@@ -1,7 +1,7 @@
 """Small perceptrons there and back, compiled: one call passes through all layers of all members.
 
-Numba's cache does not see that it is stale when only `ucpo.learners.tiles` has changed: whoever
-edits that file touches this one.
+Numba's cache does not see that it is stale when only `tiles` has changed: whoever edits that file
+touches this one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ucpo.learners.tiles import (
+from ucpo.learners.compiled.tiles import (
     COLUMNS,
     NOTHING,
     RELU_ITSELF,

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from ucpo.learners.kernels import descend_rows, sum_row_squares
-from ucpo.learners.passes import answer, backward, forward
-from ucpo.learners.ratio_slopes import divergences, surrogate_slopes
+from ucpo.learners.compiled.kernels import descend_rows, sum_row_squares
+from ucpo.learners.compiled.passes import answer, backward, forward
+from ucpo.learners.compiled.ratio_slopes import divergences, surrogate_slopes
 
 Floats = Any  # arrays of float32, as numba sees them
 Ints = Any
@@ -32,7 +32,7 @@ class Weights(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Of perceptrons, as `ucpo.learners.passes` wants to know it."""
+    """Of perceptrons, as `ucpo.learners.compiled.passes` wants to know it."""
 
     sizes: Ints
     activated: int

@@ -14,7 +14,7 @@ from numba import njit
 from torch import Tensor
 
 from ucpo.learners.behaviours import Behaviour
-from ucpo.learners.kernels import ahead, back, joined
+from ucpo.learners.compiled.kernels import ahead, back, joined
 from ucpo.learners.networks import Critics
 from ucpo.learners.replay import Batch
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ucpo.learners.slopes import PricedLoss, SquashedGaussian, linear_costs
+from ucpo.learners.compiled.slopes import PricedLoss, SquashedGaussian, linear_costs
 from ucpo.learners.ucp import actor_loss, squared_size
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem, register_utility
 

@@ -1,4 +1,4 @@
-"""Compiled loops and hand-written backward passes, out of the reader's way.
+"""Layers, optimisers, windows of a replay and sums along a rollout, as compiled loops.
 
 What each computes is said, in equations, where it is used: `ucpo.learners.networks`,
 `ucpo.learners.optimisation`, `ucpo.learners.replay` and `ucpo.learners.rollout`.
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ucpo.learners.passes import answer, backward, forward
+from ucpo.learners.compiled.passes import answer, backward, forward
 
 Floats = Any  # arrays, as numba sees them
 Ints = Any

@@ -15,7 +15,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from ucpo.learners.tiles import COLUMNS, WIDTH, Writer
+from ucpo.learners.compiled.tiles import COLUMNS, WIDTH, Writer
 
 Floats = Any  # arrays, as numba sees them
 

@@ -1,4 +1,4 @@
-"""Matrix products of small networks, compiled, for `ucpo.learners.passes`.
+"""Matrix products of small networks, compiled, for `ucpo.learners.compiled.passes`.
 
 Libraries of matrix products are made for large ones and for processors of their maker. Here a
 product is cut into tiles of a few rows and columns whose sums stay in registers; what a layer adds
