@@ -137,6 +137,8 @@ def test_the_page_says_how_circles_and_buttons_were_learned():
     assert f"| {logged(narrow, 300_000, 2_400_000)} |" in SAID
     buttons = zoo.locate("zoo:SafetyPointButton1-v0/ucp-seed0")
     assert f"| {logged(buttons, 400_000, 4_400_000)} |" in SAID
+    car = zoo.locate("zoo:SafetyCarGoal2-v0/ucp-seed0")
+    assert f"| {logged(car, 400_000, 4_400_000)} |" in SAID
 
 
 @pytest.mark.parametrize("seed", range(3))
