@@ -39,7 +39,8 @@ def results(names: Sequence[str]) -> Iterator[str]:
     Means over its seeds, with 95 % Student-t intervals where there is more than one.
     """
     task, method = _without_seed(names[0])
-    used = f"{method}, hold {card(names[0]).hold}" if card(names[0]).hold > 1 else method
+    hold = card(names[0]).hold
+    used = f"{method}, hold {hold}" if hold > 1 else method
     seeds = ", ".join(name.rpartition("-seed")[2] for name in names)
     for rows in zip(*(card(name).evaluation for name in names), strict=True):
         budget = rows[0]["budget"]
