@@ -88,7 +88,7 @@ def test_presets_leave_what_they_say_of_ucp_alone():
 
 def test_omnisafes_settings():
     lag = config_of("ppo-lag", "SafetyHopperVelocity-v1", preset="omnisafe-velocity")
-    assert (lag.num_envs, lag.ppo.rollout, lag.ppo.passes) == (1, 20_000, 40)
+    assert (lag.num_envs * lag.ppo.rollout, lag.ppo.minibatch, lag.ppo.passes) == (2048, 64, 40)
     assert (lag.multiplier.rate, lag.multiplier.window, lag.multiplier.initial) == (0.035, 50, 1e-3)
     assert (lag.ppo.unit_share, lag.ppo.regulariser, lag.ppo.norm) == (0.0, 1e-3, 40.0)
     saute = config_of("ppo-saute", "SafetyHopperVelocity-v1", preset="omnisafe-velocity")
@@ -96,6 +96,8 @@ def test_omnisafes_settings():
     goal = config_of("ppo-saute", "SafetyPointGoal1-v0", preset="omnisafe-navigation")
     assert (goal.cost_gamma, goal.shaping.penalty, goal.ppo.passes) == (0.9999, 0.2, 80)
     assert not goal.networks.normalise
+    # Twenty whole episodes, from beginning to end, as if environments were reset before each.
+    assert (goal.num_envs, goal.ppo.rollout, goal.ppo.stagger) == (20, 1000, False)
 
 
 def test_costs_are_summed_to_the_horizon_where_there_is_one():
