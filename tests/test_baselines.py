@@ -21,8 +21,12 @@ def load(name):
 tables = load("tables")
 
 
+def runs(task):
+    return [run for training in tables.trainings(task) for run in training]
+
+
 def test_there_is_evidence_of_everything_the_paper_compares_with():
-    methods = {config.method for task in tables.tasks() for config, _ in tables.runs(task)}
+    methods = {config.method for task in tables.tasks() for config, _ in runs(task)}
     assert methods >= {"ucp", "ppo", "ppo-lag", "ppo-saute", "ppo-et"}
 
 
@@ -37,7 +41,7 @@ def test_the_page_has_every_line_of_the_table_and_every_command(task):
 
 @pytest.mark.parametrize("task", tables.tasks())
 def test_nothing_is_evaluated_on_too_few_episodes_or_another_budget(task):
-    for config, folder in tables.runs(task):
+    for config, folder in runs(task):
         for file in folder.glob("evaluation*.parquet"):
             episodes = pl.read_parquet(file)
             assert len(episodes) >= 100
@@ -48,26 +52,25 @@ def test_nothing_is_evaluated_on_too_few_episodes_or_another_budget(task):
 
 
 def test_a_table_has_the_numbers_of_the_episodes(tmp_path, monkeypatch):
-    """Two episodes: costs 20 and 40 at a return of 10 and 20."""
-    folder = tmp_path / "SafetyPointGoal1-v0-ppo-lag-25-seed7"
-    folder.mkdir()
-    (folder / "config.toml").write_text(
-        'task = "SafetyPointGoal1-v0"\nmethod = "ppo-lag"\nseed = 7\nbudget = ["25"]\n'
-        'starts = "single"\nenv_steps = 3000000\n'
-    )
-    (tmp_path / "spent.csv").write_text(f"run,seconds\n{folder.name},90\n")
-    pl.DataFrame(
-        {
-            "task": ["SafetyPointGoal1-v0"] * 2,
-            "method": ["ppo-lag"] * 2,
-            "training_seed": [7, 7],
-            "env_steps": [3_000_103] * 2,
-            "budget_cost": [25.0, 25.0],
-            "return": [10.0, 20.0],
-            "cost_cost": [20.0, 40.0],
-        }
-    ).write_parquet(folder / "evaluation.parquet")
+    """Two seeds of two episodes: costs 20 and 40 at a return of 10 and 20, and 26 and 10 at 12."""
+    spent = ["run,seconds"]
+    for seed, returns, costs in ((7, [10.0, 20.0], [20.0, 40.0]), (8, [12.0, 12.0], [26.0, 10.0])):
+        folder = tmp_path / f"SafetyPointGoal1-v0-ppo-lag-25-seed{seed}"
+        folder.mkdir()
+        (folder / "config.toml").write_text(
+            f'task = "SafetyPointGoal1-v0"\nmethod = "ppo-lag"\nseed = {seed}\nbudget = ["25"]\n'
+            'starts = "single"\nenv_steps = 3000000\n'
+        )
+        spent.append(f"{folder.name},{90 * (seed - 6)}")
+        pl.DataFrame(
+            {"env_steps": [3_000_103] * 2, "return": returns, "cost_cost": costs}
+        ).write_parquet(folder / "evaluation.parquet")
+    (tmp_path / "spent.csv").write_text("\n".join(spent))
     monkeypatch.setattr(tables, "HERE", tmp_path)
+    # Means 15 and 12, costs 30 and 18, excesses 7.5 and 0.5: half-widths are 12.706 / 2 their gaps.
     assert tables.table("SafetyPointGoal1-v0")[1:] == [
-        "| PPOLag | short | 7 | 3M | 1.5 | 15.0 | 30.0 | 0.50 | 7.5 | 16.0 ± 1.6 | 21.1 ± 2.4 |"
+        "| PPOLag | short | 7, 8 | 3M | 2.2 | 13.5 ± 19.1 | 24.0 ± 76.2 | 0.50 ± 0.00 | 4.0 ± 44.5 "
+        "| 16.0 ± 1.6 | 21.1 ± 2.4 |"
     ]
+    (line,) = tables.commands("SafetyPointGoal1-v0")
+    assert line.endswith("--seed 7  # likewise 8")

@@ -1,7 +1,10 @@
 """The tables of docs/baselines.md, from the episodes in this folder: python tables.py."""
 
 import csv
+import dataclasses
+import math
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import polars as pl
@@ -9,70 +12,94 @@ import polars as pl
 from ucpo.config.files import read_config
 from ucpo.policies.zoo.adding import command
 from ucpo.reports import paper
-from ucpo.stats import summarise
+from ucpo.stats import student_t
 
 HERE = Path(__file__).parent
 BUDGET = 25.0
 HEAD = (
-    "| method | preset | seed | steps | minutes | return | cost | P(cost > 25) | excess | "
+    "| method | preset | seeds | steps | minutes | return | cost | P(cost > 25) | excess | "
     "paper: return | cost |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
-def runs(task):
-    """Evidence of a task in the order of the paper, each with its configuration."""
+def trainings(task):
+    """Evidence of a task in the order of the paper: runs that differ in nothing but their seed."""
     found = [(read_config(file), file.parent) for file in HERE.glob(f"{task}*/config.toml")]
     found = [each for each in found if each[0].task == task]
-    return sorted(
-        found, key=lambda each: (paper.rank(each[0].method), each[0].preset, each[0].seed)
-    )
+    found.sort(key=lambda each: (*_order(each[0]), each[0].seed))
+    return [list(runs) for _, runs in groupby(found, key=lambda each: _order(each[0]))]
 
 
-def files(config, folder):
-    """Evaluations of a run, whole episodes first, each with what it is called."""
-    for file in sorted(folder.glob("evaluation*.parquet"), key=lambda file: len(file.name)):
-        stopped = file.stem.endswith("-stopped")
-        yield paper.name_of(config.method) + (", stopped" if stopped else ""), stopped, file
+def _order(config):
+    alike = command(dataclasses.replace(config, seed=0))
+    return paper.rank(config.method), config.preset, alike
 
 
-def row(config, label, stopped, file, minutes):
-    """One line of a table."""
-    episodes = pl.read_parquet(file)
-    (seen,) = summarise(episodes).to_dicts()
-    costs = episodes["cost_cost"]  # OmniSafe's Saute is told a discounted budget that stands for 25
-    above = (costs > BUDGET).mean()
-    excess = (costs - BUDGET).clip(lower_bound=0.0).mean()
-    digits = 0 if abs(seen["return"]) > 200 else 1
-    preset = "short" if config.preset == "auto" else config.preset
+def row(runs, stopped):
+    """One line of a table: means over seeds of their means over episodes."""
+    spent = dict(csv.reader((HERE / "spent.csv").read_text(encoding="utf-8").splitlines()))
+    config = runs[0][0]
+    file = f"evaluation{'-stopped' if stopped else ''}.parquet"
+    played = [pl.read_parquet(folder / file) for _, folder in runs]
+    costs = [episodes["cost_cost"] for episodes in played]
+    returns = [episodes["return"].mean() for episodes in played]
+    digits = 0 if abs(returns[0]) > 200 else 1
+    seen = [
+        interval(returns, digits),
+        interval([each.mean() for each in costs], 1),
+        # OmniSafe's Saute is told a discounted budget that stands for 25.
+        interval([(each > BUDGET).mean() for each in costs], 2),
+        interval([(each - BUDGET).clip(lower_bound=0.0).mean() for each in costs], 1),
+    ]
+    minutes = sum(float(spent[folder.name]) for _, folder in runs) / len(runs) / 60
+    cells = [
+        paper.name_of(config.method) + (", stopped" if stopped else ""),
+        "short" if config.preset == "auto" else config.preset,
+        ", ".join(str(each.seed) for each, _ in runs),
+        f"{played[0]['env_steps'][0] / 1e6:.2g}M",
+        f"{minutes:.1f}",
+        *seen,
+        *published(config, stopped, digits),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def interval(values, digits):
+    """A mean, with half its 95 % interval where there are several seeds."""
+    mean, half = student_t(values)
+    return f"{mean:.{digits}f}" + ("" if math.isnan(half) else f" ± {half:.{digits}f}")
+
+
+def published(config, stopped, digits):
+    """What the paper has for such episodes."""
     alike = stopped == (config.method in paper.STOPPED)
-    named = alike and config.method in (*paper.BASELINES, "ucp")
-    published = paper.lookup(label.partition(",")[0], config.task) if named else None
-    theirs = ["-", "-"]
-    if published:
-        theirs = [
-            f"{published.return_mean:.{digits}f} ± {published.return_ci95:.{digits}f}",
-            f"{published.cost_mean:.1f} ± {published.cost_ci95:.1f}",
-        ]
-    cells = [label, preset, config.seed, f"{episodes['env_steps'][0] / 1e6:.2g}M", minutes]
-    cells += [f"{seen['return']:.{digits}f}", f"{seen['cost_cost']:.1f}"]
-    cells += [f"{above:.2f}", f"{excess:.1f}", *theirs]
-    return f"| {' | '.join(map(str, cells))} |"
+    if not alike or config.method not in (*paper.BASELINES, "ucp"):
+        return ["-", "-"]
+    theirs = paper.lookup(paper.name_of(config.method), config.task)
+    return [
+        f"{theirs.return_mean:.{digits}f} ± {theirs.return_ci95:.{digits}f}",
+        f"{theirs.cost_mean:.1f} ± {theirs.cost_ci95:.1f}",
+    ]
 
 
 def table(task):
     """All lines of a task: UCP first."""
-    spent = dict(csv.reader((HERE / "spent.csv").read_text(encoding="utf-8").splitlines()))
     lines = [HEAD]
-    for config, folder in runs(task):
-        minutes = f"{float(spent[folder.name]) / 60:.1f}"
-        for label, stopped, file in files(config, folder):
-            lines.append(row(config, label, stopped, file, minutes))
+    for runs in trainings(task):
+        lines.append(row(runs, stopped=False))
+        if (runs[0][1] / "evaluation-stopped.parquet").exists():
+            lines.append(row(runs, stopped=True))
     return lines
 
 
 def commands(task):
-    """How each run came about; docs/learning.md and docs/results.md say it of UCP."""
-    return [command(config) for config, _ in runs(task) if config.method != "ucp"]
+    """How each training came about; docs/learning.md and docs/results.md say it of UCP."""
+    lines = []
+    for (first, _), *others in trainings(task):
+        if first.method != "ucp":
+            seeds = " and ".join(str(other.seed) for other, _ in others)
+            lines.append(command(first) + (f"  # likewise {seeds}" if others else ""))
+    return lines
 
 
 def tasks():
