@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from llvmlite import binding, ir
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 Floats = Any  # arrays of float32, as numba sees them
 Ints = Any
-Address = Any
 
 
 def _registers() -> tuple[int, int]:
@@ -37,6 +36,12 @@ def _registers() -> tuple[int, int]:
 
 WIDTH, ROWS = _registers()
 COLUMNS = 2 * WIDTH
+PAIRED = (
+    bool(binding.get_host_cpu_features().get("avx512bf16"))
+    and not config.CPU_NAME  # type: ignore[attr-defined]  # code for another was asked for
+    and not config.CPU_FEATURES  # type: ignore[attr-defined]
+)
+"""Whether the processor multiplies pairs of bf16, see `ucpo.learners.compiled.pairs`."""
 NEAR = 6144  # numbers of a matrix that leaves room for others in the nearest cache
 
 
@@ -69,6 +74,10 @@ class Writer:
         name = f"llvm.fmuladd.v{WIDTH}f32"
         function = cgutils.get_or_insert_function(self.build.module, kind, name)  # type: ignore[no-untyped-call]
         return self.build.call(function, [one, other, added])
+
+    def add_product(self, one: Any, other: Any, added: Any) -> Any:
+        """The same for operands of a product, whatever these are."""
+        return self.multiply_add(one, other, added)
 
     def load(self, address: Any, register: int = 0) -> Any:
         """The numbers of the so-manieth register after an address."""
@@ -106,6 +115,32 @@ class Writer:
         build.cbranch(build.icmp_signed("<", following[0], times), loop, after)
         build.position_at_end(after)
         return following[1:]
+
+
+class BFloat(ir.types.Type):  # type: ignore[misc]
+    """Numbers of 16 bits with the range of f32, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BFloat)
+
+    def __hash__(self) -> int:
+        return hash(BFloat)
+
+
+class PairWriter(Writer):
+    """The same where operands are pairs of bf16."""
+
+    def add_product(self, one: Any, other: Any, added: Any) -> Any:
+        """The products of both numbers of each pair, added in f32."""
+        pairs = ir.VectorType(BFloat(), 2 * WIDTH)
+        kind = ir.FunctionType(self.vector, [self.vector, pairs, pairs])
+        name = "llvm.x86.avx512bf16.dpbf16ps.512"
+        function = cgutils.get_or_insert_function(self.build.module, kind, name)  # type: ignore[no-untyped-call]
+        factors = [self.build.bitcast(factor, pairs) for factor in (one, other)]
+        return self.build.call(function, [added, *factors])
 
 
 Seen = Callable[[], Any]  # writes the loading of what a layer said
@@ -161,7 +196,7 @@ NOTHING, RELU_ITSELF, TANH_ITSELF, RELU_SLOPE, TANH_SLOPE = range(5)
 _FINISHES = (_write_nothing, _write_relu, _write_tanh, _write_relu_slope, _write_tanh_slope)
 
 
-def _tile(registers: int) -> Any:
+def _tile(registers: int, writer: type[Writer] = Writer) -> Any:
     """A compiled function that sums products for a tile of so many registers of columns."""
 
     def tile(
@@ -196,14 +231,21 @@ def _tile(registers: int) -> Any:
             out_row: From one of its rows to the next, and from one of `seen`.
             rows: How many are wanted, 1 to ROWS.
         """
-        return types.void(*[types.intp] * 12), partial(_write_tile, range(registers))
+        return types.void(*[types.intp] * 12), partial(_write_tile, range(registers), writer)
 
     return intrinsic(tile)
 
 
-def _write_tile(places: range, context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
+def _write_tile(
+    places: range,
+    writer: type[Writer],
+    context: Any,
+    build: Any,
+    _signature: Any,
+    arguments: Any,
+) -> Any:
     left, row, step, panel, panel_row, depth, bias, follows, seen, out, out_row, rows = arguments
-    write = Writer(build)
+    write = writer(build)
 
     # Rows that are not wanted repeat the last one that is, so that nothing beyond it is read.
     last = build.sub(rows, write.integer(1))
@@ -218,7 +260,7 @@ def _write_tile(places: range, context: Any, build: Any, _signature: Any, argume
             factor = write.everywhere(write.load_one(build.add(begins[i], offset)))
             for j in places:
                 before = sums[len(places) * i + j]
-                added.append(write.multiply_add(factor, right[j], before))
+                added.append(write.add_product(factor, right[j], before))
         return [build.add(offset, step), build.add(at, panel_row), *added]
 
     nothing = [write.constant(0.0)] * (ROWS * len(places))
@@ -239,6 +281,7 @@ def _write_tile(places: range, context: Any, build: Any, _signature: Any, argume
 
 
 _wide_tile, _slim_tile = _tile(COLUMNS // WIDTH), _tile(1)
+_pair_tile = _tile(COLUMNS // WIDTH, PairWriter if PAIRED else Writer)
 
 
 @intrinsic
@@ -279,7 +322,7 @@ def _write_turn(context: Any, build: Any, _signature: Any, arguments: Any) -> An
 
 @njit(cache=True, nogil=True)
 def product(
-    left: Address,
+    left: Floats,
     row: int,
     step: int,
     panels: Floats,
@@ -287,11 +330,12 @@ def product(
     out: Floats,
     follows: int,
     seen: Floats,
+    short: bool,
 ) -> None:
     """A product written to `out`, (rows, columns), whose right factor lies in panels.
 
     Args:
-        left: Address of the left factor.
+        left: The left factor, as it lies in memory.
         row: Bytes from one of its rows to the next.
         step: Bytes from one of its columns to the next.
         panels: Columns of the right factor, (panels, depth, COLUMNS).
@@ -299,6 +343,7 @@ def product(
         out: The result.
         follows: NOTHING, an activation, or the slope of the one that made `seen`.
         seen: (rows, columns); any such array if unused.
+        short: Whether both factors are of pairs.
     """
     many, wide = out.shape
     depth, line = panels.shape[1], 4 * COLUMNS
@@ -318,8 +363,10 @@ def product(
                 for r in range(rows):
                     for c in range(columns):
                         beside[r, c] = seen[i + r, first + c]
-            at, then = left + i * row, (follows, other, to, further, rows)
-            if columns > WIDTH:
+            at, then = left.ctypes.data + i * row, (follows, other, to, further, rows)
+            if short:
+                _pair_tile(at, row, step, panel, down, depth, added, *then)
+            elif columns > WIDTH:
                 _wide_tile(at, row, step, panel, down, depth, added, *then)
             else:
                 _slim_tile(at, row, step, panel, down, depth, added, *then)
