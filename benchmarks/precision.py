@@ -22,22 +22,14 @@ from typing import Any
 import numpy as np
 import torch
 from learner import paper_agent
-from numba import njit
 from torch import Tensor
 
 from ucpo import UCP
 from ucpo.envs.registry import make_task
 from ucpo.evaluation import evaluate
-from ucpo.learners.compiled.pairs import columns_in_pairs, rows_in_pairs
-from ucpo.learners.compiled.tiles import (
-    COLUMNS,
-    NOTHING,
-    PAIRED,
-    in_panels,
-    panels_of,
-    product,
-    turned_in_panels,
-)
+from ucpo.learners.compiled.passes import of_inputs, of_weights, onward
+from ucpo.learners.compiled.registers import PAIRED
+from ucpo.learners.compiled.tiles import COLUMNS, NOTHING, panels_of
 from ucpo.learners.networks import Layers
 from ucpo.learners.quantiles import quantile_loss
 
@@ -102,11 +94,16 @@ def time_products() -> None:
         seen, weight, slope = (
             torch.randn(shape).numpy() for shape in ((rows, wide), (wide, high), (rows, high))
         )
+        nothing: Any = np.zeros(COLUMNS * panels_of(max(wide, high)), np.float32)
+        said, of_seen, of_weight = map(np.empty_like, (slope, seen, weight))
         taken = []
-        for way in (_forward, _of_weights, _of_inputs):
+        for way, *given in (
+            (onward, seen, weight, nothing, said, NOTHING),
+            (of_weights, seen, slope, nothing, of_weight),
+            (of_inputs, slope, weight, nothing, of_seen, NOTHING, of_seen),
+        ):
             # In turns, for a processor is not as fast at all times.
-            both = [partial(way, seen, weight, slope, short) for short in (False, PAIRED)]
-            taken += _seconds(*both)
+            taken += _seconds(*(partial(way, *given, short) for short in (False, PAIRED)))
         tensors = torch.zeros(high), torch.from_numpy(seen), torch.from_numpy(weight)
         short = [tensor.bfloat16() for tensor in tensors]
         taken += _seconds(
@@ -116,36 +113,6 @@ def time_products() -> None:
         )
         cells = " | ".join(f"{1e6 * seconds:.1f}" for seconds in taken)
         print(f"| {rows} x {wide} x {high} | {cells} |", flush=True)
-
-
-@njit(nogil=True)
-def _forward(seen, weight, slope, short):  # type: ignore[no-untyped-def]
-    left, right, out = seen, weight, np.empty_like(slope)
-    if short:
-        left, right = rows_in_pairs(seen), columns_in_pairs(weight)
-    nothing = np.zeros(COLUMNS * panels_of(out.shape[1]), np.float32)
-    product(left, 4 * left.shape[1], 4, in_panels(right), nothing, out, NOTHING, out, short)
-    return out
-
-
-@njit(nogil=True)
-def _of_weights(seen, weight, slope, short):  # type: ignore[no-untyped-def]
-    left, right, out = seen, slope, np.empty_like(weight)
-    if short:
-        left, right = columns_in_pairs(seen), columns_in_pairs(slope)
-    nothing = np.zeros(COLUMNS * panels_of(out.shape[1]), np.float32)
-    product(left, 4, 4 * seen.shape[1], in_panels(right), nothing, out, NOTHING, out, short)
-    return out
-
-
-@njit(nogil=True)
-def _of_inputs(seen, weight, slope, short):  # type: ignore[no-untyped-def]
-    left, right, out = slope, weight, np.empty_like(seen)
-    if short:
-        left, right = rows_in_pairs(slope), rows_in_pairs(weight)
-    nothing = np.zeros(COLUMNS * panels_of(out.shape[1]), np.float32)
-    product(left, 4 * left.shape[1], 4, turned_in_panels(right), nothing, out, NOTHING, out, short)
-    return out
 
 
 def _converted(bias: Tensor, seen: Tensor, weight: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ from ucpo.learners.compiled.kernels import (
     joined,
 )
 from ucpo.learners.compiled.passes import RELU, TANH
+from ucpo.learners.compiled.registers import PAIRED
 from ucpo.learners.compiled.slopes import SquashedGaussian, squash
-from ucpo.learners.compiled.tiles import PAIRED
 from ucpo.learners.trunk import MakeTrunk, Trunk
 
 LOG_STD_RANGE = (-5.0, 2.0)

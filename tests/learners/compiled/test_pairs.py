@@ -10,7 +10,7 @@ from ucpo import UCP
 from ucpo.learners import networks
 from ucpo.learners.compiled.kernels import ahead, answers, back
 from ucpo.learners.compiled.pairs import columns_in_pairs, rows_in_pairs
-from ucpo.learners.compiled.tiles import PAIRED
+from ucpo.learners.compiled.registers import PAIRED
 from ucpo.learners.networks import Layers
 
 needs_bf16 = pytest.mark.skipif(not PAIRED, reason="this processor does not multiply bf16")

@@ -1,8 +1,8 @@
 """Operands of products rounded to bf16, for `ucpo.learners.compiled.passes`.
 
 Two numbers of 16 bits take the place of one of 32. The processor multiplies pairs with pairs and
-adds both products to a sum in f32 (`tiles.PairWriter`); so numbers that are summed one after the
-other are neighbours, and a matrix of pairs is moved about like one of numbers.
+adds both products to a sum in f32 (`registers.PairWriter`); so numbers that are summed one after
+the other are neighbours, and a matrix of pairs is moved about like one of numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from ucpo.learners.compiled.tiles import WIDTH, BFloat, Writer
+from ucpo.learners.compiled.registers import WIDTH, BFloat, Writer
 
 Floats = Any  # arrays of float32, as numba sees them
 

@@ -1,7 +1,7 @@
 """Small perceptrons there and back, compiled: one call passes through all layers of all members.
 
-Numba's cache does not see that it is stale when only `tiles` or `pairs` has changed: whoever edits
-these files touches this one.
+Numba's cache does not see that it is stale when only `tiles`, `pairs` or `registers` has changed:
+whoever edits one of them touches this one.
 """
 
 from __future__ import annotations
@@ -80,10 +80,7 @@ def forward(
             follows = NOTHING
             if i < activated:
                 follows = RELU_ITSELF if kind == RELU else TANH_ITSELF
-            left, right = hidden, weight
-            if short:
-                left, right = rows_in_pairs(hidden), columns_in_pairs(weight)
-            product(left, 4 * left.shape[1], 4, in_panels(right), bias, to, follows, to, short)
+            onward(hidden, weight, bias, to, follows, short)
             hidden = to
 
 
@@ -158,26 +155,55 @@ def backward(
                 if high == 1:
                     _sum_weighted(hidden, slope[:, 0], to[:, 0])
                 else:
-                    left, right = hidden, slope
-                    if short:
-                        left, right = columns_in_pairs(hidden), columns_in_pairs(slope)
-                    panels = in_panels(right)
-                    product(left, 4, 4 * wide, panels, nothing, to, NOTHING, to, short)
-            if not i and not asked.shape[2]:
-                continue
-            begin, inputs_asked = (at, wide) if i else (at + first * high, asked.shape[2])
-            weight = flat[member, begin : begin + inputs_asked * high].reshape(inputs_asked, high)
-            left, right = slope, weight
-            if short:
-                left, right = rows_in_pairs(slope), rows_in_pairs(weight)
-            panels, line = turned_in_panels(right), 4 * left.shape[1]
+                    of_weights(hidden, slope, nothing, to, short)
             if i:
+                weight = flat[member, at:bias].reshape(wide, high)
                 to = np.empty((batch, wide), np.float32)
-                product(left, line, 4, panels, nothing, to, follows, hidden, short)
+                of_inputs(slope, weight, nothing, to, follows, hidden, short)
                 slope = to
-            else:
-                to = asked[member]
-                product(left, line, 4, panels, nothing, to, NOTHING, to, short)
+            elif asked.shape[2]:
+                begin = at + first * high
+                rows = flat[member, begin : begin + asked.shape[2] * high]
+                weight, to = rows.reshape(asked.shape[2], high), asked[member]
+                of_inputs(slope, weight, nothing, to, NOTHING, to, short)
+
+
+# The three products of a layer; see `product` for what they are given.
+
+
+@njit(cache=True, nogil=True)
+def onward(
+    hidden: Floats, weight: Floats, bias: Floats, to: Floats, follows: int, short: bool
+) -> None:
+    """What a layer (in, out) says of what the one before said, (batch, in) -> (batch, out)."""
+    if short:
+        hidden, weight = rows_in_pairs(hidden), columns_in_pairs(weight)
+    product(hidden, 4 * hidden.shape[1], 4, in_panels(weight), bias, to, follows, to, short)
+
+
+@njit(cache=True, nogil=True)
+def of_weights(hidden: Floats, slope: Floats, bias: Floats, to: Floats, short: bool) -> None:
+    """The gradient of its weights, (in, out), given the slope of what it said, (batch, out)."""
+    wide = hidden.shape[1]
+    if short:
+        hidden, slope = columns_in_pairs(hidden), columns_in_pairs(slope)
+    product(hidden, 4, 4 * wide, in_panels(slope), bias, to, NOTHING, to, short)
+
+
+@njit(cache=True, nogil=True)
+def of_inputs(
+    slope: Floats,
+    weight: Floats,
+    bias: Floats,
+    to: Floats,
+    follows: int,
+    seen: Floats,
+    short: bool,
+) -> None:
+    """That of what it saw, (batch, in), times the slope of an activation that made it."""
+    if short:
+        slope, weight = rows_in_pairs(slope), rows_in_pairs(weight)
+    product(slope, 4 * slope.shape[1], 4, turned_in_panels(weight), bias, to, follows, seen, short)
 
 
 # A tile of one column would be nothing but padding.
