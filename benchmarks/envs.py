@@ -12,7 +12,8 @@ original too. All of these are seconds of processor time, which other programs o
 disturb less.
 
 Only the columns of threads are elapsed time: the batch with the threads that are used by default,
-and what all threads gain over one. As that says little on a busy machine, the last column is what
+and what all threads gain over one, which has each of the processors in turn, for they need not be
+equally fast. As that says little on a busy machine, the last column is what
 they would gain if every thread had a processor: time of one thread alone over that of the calling
 thread when it has help. That takes shares of equal length for granted and sees no waiting for the
 interpreter lock, so it means nothing where MuJoCo is called through its Python functions.
@@ -138,8 +139,9 @@ def measure(name: str, num_envs: int, slices: int, sleep: bool | None) -> Measur
         actions = random.uniform(-1, 1, (SLICE, num_envs, 2))
         for copy, data in zip(bare, one.world.data, strict=True):
             mujoco.mj_copyData(copy, one.world.model, data)
-        alone, alone_elapsed = play(one, actions)
+        alone, _ = play(one, actions)
         limit = step_physics(one.world, bare, actions, time.thread_time)
+        alone_elapsed = play_alone(one, actions)
         _, default_elapsed = play(default, actions)
         helped, helped_elapsed = play(every, actions)
         taken.append((alone, limit, alone_elapsed, default_elapsed, helped, helped_elapsed))
@@ -172,6 +174,11 @@ def play(task: NavigationTask, actions: Floats) -> tuple[float, float]:
     for each in actions:
         task.step(each)
     return time.thread_time() - began, time.perf_counter() - elapsed
+
+
+def play_alone(task: NavigationTask, actions: Floats) -> float:
+    """Elapsed seconds that some steps take one thread, on a processor like the mean of all."""
+    return envs_velocity.on_each_processor(lambda: play(task, actions)[1])
 
 
 def step_physics(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import platform
 import time
 import warnings
@@ -60,7 +61,8 @@ def report(tasks: list[str], turns: int, batch: int) -> None:
         one, default, every = (Own(name, batch, threads) for threads in (1, None, processors()))
         taken = []
         for _ in range(turns + 1):
-            own, elapsed, limit = one.turn(beside_physics=True)
+            own, _, limit = one.turn(beside_physics=True)
+            elapsed = one.turn_alone()
             helped, helped_elapsed, _ = every.turn()
             _, default_elapsed, _ = default.turn()
             single = alone.turn()[0]
@@ -106,6 +108,10 @@ class Own:
         made = steps * task.num_envs
         return own / made, elapsed / made, limit / made
 
+    def turn_alone(self) -> float:
+        """Elapsed seconds per step of one thread, on a processor like the mean of all."""
+        return on_each_processor(lambda: self.turn()[1])
+
     def _physics(self, actions: Floats) -> float:
         """Seconds of MuJoCo's steps alone, from where the task is. It stays there."""
         world = self.task.world
@@ -117,6 +123,19 @@ class Own:
             data.ctrl[:] = control
             mujoco.mj_step(world.model, data, world.runner.frame_skip)
         return time.thread_time() - began
+
+
+def on_each_processor(measure: Callable[[], float]) -> float:
+    """The mean of what is measured by this thread on one processor after the other."""
+    if not hasattr(os, "sched_setaffinity"):
+        return measure()
+    allowed = os.sched_getaffinity(0)
+    found = []
+    for processor in allowed:
+        os.sched_setaffinity(0, {processor})
+        found.append(measure())
+    os.sched_setaffinity(0, allowed)
+    return float(np.mean(found))
 
 
 def plain(name: str) -> Callable[[], float]:

@@ -71,6 +71,7 @@ def stop_after(agent, env_steps):
 VARIANTS = {
     "plain": {},
     "held": {"hold": 3},
+    "short": {"precision": "bf16", "networks": {"hidden": [33, 32], "quantiles": 8}},
     "tuned": {
         "entropy": {"weight": 0.1, "rate": 1e-3},
         "multiplier": {"start": 0, "kind": "softplus", "rate": 1e-2},

@@ -243,7 +243,8 @@ class RunConfig:
     device: str = "cpu"
     """Where the networks are: cpu, cuda, or cuda:1 and so on."""
     precision: Literal["f32", "bf16"] = "f32"
-    """Of matrix products on a GPU: f32, or with operands rounded to bf16. On a CPU always f32."""
+    """Of matrix products: f32, or with operands rounded to bf16, which is faster on GPUs and on
+    processors with AVX-512 BF16 (AMD since Zen 4, some of Intel's). Others use f32 all the same."""
     log_every: int = 5_000
     """Environment steps between rows of metrics."""
     checkpoint_every: float = 5.0

@@ -212,6 +212,7 @@ class VectorTask(ABC):
         self._seeds = np.zeros(n, np.int64)
         self._returns = np.zeros(n)
         self._costs = np.zeros((n, C))
+        self._no_episodes = self._episodes(np.arange(0))
         self._obs = self._begin(np.arange(n))  # what to act on next
         return self._obs, self.stock.copy()
 
@@ -247,6 +248,7 @@ class VectorTask(ABC):
         self._starts, self._stock_discount = starts, float(state["stock_discount"])
         for name in _KEPT:
             setattr(self, name, state[name.strip("_")].copy())
+        self._no_episodes = self._episodes(np.arange(0))
         for row in range(self.num_envs):
             prefix = f"rows/{row}/"
             mine = {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
@@ -272,17 +274,9 @@ class VectorTask(ABC):
         env_steps = self.lengths - self._decided_at
         successor_stock, initial_stock = self.stock, self.initial_stock.copy()
         obs = out.successor
-        ended = np.flatnonzero(out.over)
-        done = ended if out.lost is None else np.flatnonzero(out.over & ~out.lost)
-        episodes = Episodes(
-            initial_stock=initial_stock[done],
-            returns=self._returns[done],
-            costs=self._costs[done],
-            lengths=self.lengths[done],
-            seeds=self._seeds[done],
-            rows=done,
-        )
+        ended, episodes = np.flatnonzero(out.over), self._no_episodes
         if len(ended):
+            episodes = self._episodes(ended if out.lost is None else ended[~out.lost[ended]])
             self.stock, obs = successor_stock.copy(), obs.copy()
             obs[ended] = self._begin(ended)
         self._obs = obs
@@ -303,8 +297,8 @@ class VectorTask(ABC):
 
     def _advance(self, actions: Floats) -> Outcome:
         """One environment step where rows are awake, added to what their episodes have made."""
-        out = self.advance(actions)
-        if not self.awake.all():
+        out, everywhere = self.advance(actions), bool(self.awake.all())
+        if not everywhere:
             out = out.only(self.awake)
         self._refuse_nonsense(out, actions)
         self._returns += out.reward
@@ -313,8 +307,19 @@ class VectorTask(ABC):
         # Costs are added before any reset, so the successor carries its own episode's stock.
         costs = out.costs.astype(np.float32, copy=False)
         stock = stocks.advance(self.stock, costs, self._stock_discount)
-        self.stock = np.where(self.awake[:, None], stock, self.stock)
+        self.stock = stock if everywhere else np.where(self.awake[:, None], stock, self.stock)
         return out
+
+    def _episodes(self, rows: Ints) -> Episodes:
+        """What the episodes in some rows (k,) have come to."""
+        return Episodes(
+            initial_stock=self.initial_stock[rows],
+            returns=self._returns[rows],
+            costs=self._costs[rows],
+            lengths=self.lengths[rows],
+            seeds=self._seeds[rows],
+            rows=rows,
+        )
 
     def _begin(self, rows: Ints) -> Floats:
         begun = [next(self._starts) for _ in rows]

@@ -34,11 +34,14 @@ ROBOT, NOTHING = -1, -2
 FUNCTIONS = ("mj_step", "mj_step2", "mj_forward", "mj_rnePostConstraint")
 """Those to be called; each takes a model and a state and returns nothing."""
 Waiting = Ints
-"""Rows of a batch that no thread has begun with, in a stretch for each of k threads, (3, k): the
-NEXT of each, the one after its LAST, and, in the first place, how many rows of all are DONE."""
-NEXT, LAST, DONE = 0, 1, 2
+"""Rows of a batch that no thread has begun with, in a stretch for each of k threads, (4, k): the
+NEXT of each, the one after its LAST, in the first place how many rows of all are DONE, and who is
+HERE, that is, works on rows or looks for them, or was called."""
+NEXT, LAST, DONE, HERE = 0, 1, 2, 3
 LOOKS = 10_000
 """At whether rows are done, before a thread lets itself be woken; some 50 microseconds."""
+STAYS = 60_000
+"""Looks of a helper for rows of the next step before it goes to sleep; some 200 microseconds."""
 # Open nothing that is not open yet; where there is no such mode, a second opening gives the first.
 _ALREADY = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
 
@@ -127,18 +130,23 @@ def _make_pointer(context, address):  # type: ignore[no-untyped-def]
     return types.voidptr(types.int64), generate
 
 
-def _make_addition(context, address, added):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
+def _shared(change: str) -> Any:
+    """A change of a number that threads share, by one of them at a time; what it was before."""
 
-    return types.int64(types.int64, types.int64), generate
+    def make(context, address, number):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+            return builder.atomic_rmw(change, place, arguments[1], "seq_cst")
+
+        return types.int64(types.int64, types.int64), generate
+
+    return intrinsic(make)
 
 
 # Addresses as arguments, not as constants of the compiled code: so it can be kept for later runs.
 _invoke: Any = intrinsic(_make_call)  # a function on a model and a state
-_pointer: Any = intrinsic(_make_pointer)
-_add: Any = intrinsic(_make_addition)  # to a number that threads share; what it was before
+pointer: Any = intrinsic(_make_pointer)
+_add, _swap = _shared("add"), _shared("xchg")
 
 
 class Addresses(NamedTuple):
@@ -173,11 +181,48 @@ def transfers(rows: Sequence[Sequence[tuple[Floats, Floats]]]) -> Ints:
     return np.array(table, np.int64)
 
 
+class RowWork(NamedTuple):
+    """What a task does with a row once it is read: a compiled function of two whole numbers."""
+
+    function: int  # its address; 0 if there is nothing to do
+    given: int  # the first number, an address of what it works on; the second is the row
+
+
+NO_WORK = RowWork(0, 0)
+
+
 @njit(cache=True, nogil=True)
-def _add_to(waiting: Waiting, row: int, stretch: int, added: int) -> int:
-    """What a number was before so much was added to it, by one thread at a time."""
-    further = row * waiting.strides[0] + stretch * waiting.strides[1]
-    return int(_add(waiting.ctypes.data + further, added))
+def _place(waiting: Waiting, what: int, stretch: int) -> int:
+    return int(waiting.ctypes.data + what * waiting.strides[0] + stretch * waiting.strides[1])
+
+
+@njit(cache=True, nogil=True)
+def refill(waiting: Waiting, first: Ints) -> None:
+    """Let all rows wait again, from the first of each stretch (k,) on. All must be done."""
+    _swap(_place(waiting, DONE, 0), 0)
+    for stretch in range(len(first)):
+        _swap(_place(waiting, NEXT, stretch), first[stretch])
+
+
+@njit(cache=True, nogil=True)
+def must_be_woken(waiting: Waiting, thread: int) -> bool:
+    """Whether a helper does not see by itself that rows are waiting; from now on it counts as here.
+
+    Whoever refills asks this afterwards, and whoever leaves looks for rows afterwards: one of the
+    two always sees what the other did.
+    """
+    return bool(_swap(_place(waiting, HERE, thread), 1) == 0)
+
+
+@njit(cache=True, nogil=True)
+def leave(waiting: Waiting, thread: int) -> bool:
+    """Whether a helper may go to sleep; otherwise rows are waiting already, and it stays here."""
+    _swap(_place(waiting, HERE, thread), 0)
+    for stretch in range(waiting.shape[1]):
+        if waiting[NEXT, stretch] < waiting[LAST, stretch]:
+            _swap(_place(waiting, HERE, thread), 1)
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -191,16 +236,31 @@ def claim(waiting: Waiting, thread: int) -> int:
     for turn in range(count):
         stretch = (thread + turn) % count
         if waiting[NEXT, stretch] < waiting[LAST, stretch]:
-            row = _add_to(waiting, NEXT, stretch, 1)
+            row = int(_add(_place(waiting, NEXT, stretch), 1))
             if row < waiting[LAST, stretch]:
                 return row
     return -1
 
 
 @njit(cache=True, nogil=True)
+def claim_or_stay(waiting: Waiting, thread: int) -> int:
+    """The same; but a helper that finds none looks for rows of the next step for a while.
+
+    What happens between two steps takes about as long as to be woken.
+    """
+    row = claim(waiting, thread)
+    looks = 0 if thread else STAYS
+    while row < 0 and looks < STAYS:
+        _add(_place(waiting, DONE, 0), 0)  # so that numbers are read anew
+        row = claim(waiting, thread)
+        looks += 1
+    return row
+
+
+@njit(cache=True, nogil=True)
 def finish(waiting: Waiting) -> None:
     """Say that a row is done."""
-    _add_to(waiting, DONE, 0, 1)
+    _add(_place(waiting, DONE, 0), 1)
 
 
 @njit(cache=True, nogil=True)
@@ -211,7 +271,7 @@ def finished(waiting: Waiting) -> bool:
     others may have to wait for a processor.
     """
     looks = 1
-    while _add_to(waiting, DONE, 0, 0) < waiting[LAST, -1]:
+    while _add(_place(waiting, DONE, 0), 0) < waiting[LAST, -1]:
         if looks == LOOKS:
             return False
         looks += 1
@@ -219,19 +279,20 @@ def finished(waiting: Waiting) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def step(waiting, thread, awake, controls, paths, calls, at, time, touching, owner):  # type: ignore[no-untyped-def]
+def step(waiting, thread, awake, controls, paths, calls, at, time, touching, owner, then):  # type: ignore[no-untyped-def]
     """Make a step in the rows a thread gets and read them; see `ucpo.envs.physics` for the rest.
 
     All compiled code that calls each other is in this file: what is kept of it between runs is made
-    anew when the file changes, and only this one.
+    anew when the file changes, and only this one. What a task does afterwards comes as an address.
     """
     while True:
-        row = claim(waiting, thread)
+        row = claim_or_stay(waiting, thread)
         if row < 0:
             break
         if awake[row]:
             _step_row(row, controls, paths, calls, at)
             _read_row(row, at, time, touching, owner)
+            _work_on(row, then)
         finish(waiting)
 
 
@@ -247,10 +308,24 @@ def _step_row(row, controls, paths, calls, at):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def read(which, at, time, touching, owner):  # type: ignore[no-untyped-def]
+def read(which, at, time, touching, owner, then):  # type: ignore[no-untyped-def]
     """Copy from some states as they are."""
     for row in which:
         _read_row(row, at, time, touching, owner)
+        _work_on(row, then)
+
+
+@njit(cache=True, nogil=True)
+def work_on(which: Ints, then: RowWork) -> None:
+    """What a task does with rows that are read, for some of them."""
+    for row in which:
+        _work_on(row, then)
+
+
+@njit(cache=True, nogil=True)
+def _work_on(row: int, then: RowWork) -> None:
+    if then.function:
+        _invoke(then.function, then.given, row)
 
 
 @njit(cache=True, nogil=True)
@@ -271,14 +346,14 @@ def _read_row(row, at, time, touching, owner):  # type: ignore[no-untyped-def]
         target, source, count = at.transfers[row, i]
         _floats(target, count)[:] = _floats(source, count)
     time[row] = _floats(at.time[row], 1)[0]
-    count = carray(_pointer(at.contact_counts[row]), (1,), np.int32)[0]
+    count = carray(pointer(at.contact_counts[row]), (1,), np.int32)[0]
     shape = (count, at.contact_size // 4)
-    contacts = carray(_pointer(at.contacts[row]), shape, np.int32)
+    contacts = carray(pointer(at.contacts[row]), shape, np.int32)
     mark_contacts(contacts[:, :2], owner, touching[row])
 
 
 @njit(cache=True, nogil=True)
 def _floats(address: int, count: int) -> Floats:
     """Numbers that MuJoCo keeps, as an array."""
-    numbers: Floats = carray(_pointer(address), (count,), np.float64)
+    numbers: Floats = carray(pointer(address), (count,), np.float64)
     return numbers

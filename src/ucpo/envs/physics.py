@@ -16,7 +16,7 @@ import numpy as np
 
 from ucpo.envs import native
 from ucpo.envs.interface import Bools, Ints
-from ucpo.envs.native import Waiting
+from ucpo.envs.native import NO_WORK, RowWork, Waiting
 from ucpo.problem import Floats
 
 
@@ -38,8 +38,11 @@ class Rows:
     time: Floats  # (n,) written
     touching: Bools  # (n, objects) written: whether the robot touches an object
     owner: Ints  # (geoms,) the object a geom belongs to, or `native.ROBOT` or `NOTHING`
-    guides: int = 0
-    """The first mocap body that moves during a step."""
+    paths: Floats
+    """Where mocap bodies, the last ones, are during each of the calls a step is made of, (n, calls,
+    bodies, 3); read when it is made. None if it has no calls."""
+    then: RowWork = NO_WORK
+    """What is done with each row once it is read."""
 
 
 class Physics(ABC):
@@ -49,24 +52,31 @@ class Physics(ABC):
         self.rows = rows
         self.calls = tuple(calls)
         """What a step is made of."""
-        self.still: Floats = np.zeros((len(rows.data), 0, 0, 3))
-        """Paths of no guides."""
+        n, size = len(rows.data), rows.data[0].ctrl.size
+        # Helpers that stay from one step to the next go on reading from where they have read.
+        self._awake: Bools = np.zeros(n, np.bool_)
+        self._controls: Floats = np.zeros((n, size))
+
+    def prepare(self, awake: Bools, controls: Floats) -> None:
+        """Say what the next step is to be.
+
+        Args:
+            awake: Which rows are stepped, (n,); the others stay as they are.
+            controls: Of all rows, (n, controls).
+        """
+        if controls.shape != self._controls.shape:
+            size = self._controls.shape
+            raise ValueError(f"controls must be of shape {size}, got {controls.shape}")
+        self._awake[:] = awake
+        self._controls[:] = controls
 
     @abstractmethod
-    def step(
-        self, waiting: Waiting, thread: int, awake: Bools, controls: Floats, paths: Floats
-    ) -> None:
-        """Make a step in the rows a thread gets and read them.
-
-        Those that are not `awake` (n,) stay as they are.
+    def step(self, waiting: Waiting, thread: int) -> None:
+        """Make the step that was prepared in the rows a thread gets, and read them.
 
         Args:
             waiting: Rows that nobody has begun with.
             thread: Which of those that share them.
-            awake: Of all rows, which are to be stepped, (n,).
-            controls: Of all rows, float64 of shape (n, controls).
-            paths: Where guides are during each of the calls, (n, calls, guides, 3); `still` if
-                there are none.
         """
 
     @abstractmethod
@@ -80,6 +90,12 @@ def physics(rows: Rows, calls: Sequence[Call]) -> Physics:
     return Interpreted(rows, calls) if library is None else Compiled(rows, calls, library)
 
 
+def guides_of(rows: Rows) -> slice:
+    """The mocap bodies that move during a step."""
+    count = rows.data[0].mocap_pos.shape[0]
+    return slice(count - rows.paths.shape[2], count)
+
+
 class Interpreted(Physics):
     """Through MuJoCo's Python functions."""
 
@@ -88,19 +104,17 @@ class Interpreted(Physics):
         # Looking these up anew costs more than copying.
         self._functions = [getattr(mujoco, call.function) for call in self.calls]
         self._repeats = [(call.times,) if call.times > 1 else () for call in self.calls]
-        self._controls = [data.ctrl for data in rows.data]
-        self._guides = [data.mocap_pos[rows.guides :] for data in rows.data]
+        self._inputs = [data.ctrl for data in rows.data]
+        self._guides = [data.mocap_pos[guides_of(rows)] for data in rows.data]
 
-    def step(
-        self, waiting: Waiting, thread: int, awake: Bools, controls: Floats, paths: Floats
-    ) -> None:
+    def step(self, waiting: Waiting, thread: int) -> None:
         """See `Physics`."""
-        moves = paths.shape[1]
+        paths = self.rows.paths
         while (row := native.claim(waiting, thread)) >= 0:
-            if awake[row]:
-                self._controls[row][:] = controls[row]
+            if self._awake[row]:
+                self._inputs[row][:] = self._controls[row]
                 for index, call in enumerate(self.calls):
-                    if index < moves:
+                    if index < paths.shape[1]:
                         self._guides[row][:] = paths[row, index]
                     self._functions[index](call.model, self.rows.data[row], *self._repeats[index])
                 self._read(row)
@@ -117,6 +131,7 @@ class Interpreted(Physics):
             target[:] = source
         rows.time[row] = data.time
         native.mark_contacts(data.contact.geom, rows.owner, rows.touching[row])
+        native.work_on(np.array([row]), rows.then)
 
 
 class Compiled(Physics):
@@ -137,7 +152,7 @@ class Compiled(Physics):
         self._at = native.Addresses(
             data=where,
             controls=native.addresses(data.ctrl for data in states),
-            guides=native.addresses(data.mocap_pos[rows.guides :] for data in states),
+            guides=native.addresses(data.mocap_pos[guides_of(rows)] for data in states),
             time=where + library.time,
             contact_counts=where + library.contacts,
             # Contacts lie at the beginning of a state's arena, as many as there are.
@@ -145,17 +160,12 @@ class Compiled(Physics):
             contact_size=geoms[0].strides[0],
             transfers=native.transfers(rows.copies),
         )
-        self._written = rows.time, rows.touching, rows.owner
+        self._written = rows.time, rows.touching, rows.owner, rows.then
+        self._given = self._awake, self._controls, rows.paths, self._calls, self._at
 
-    def step(
-        self, waiting: Waiting, thread: int, awake: Bools, controls: Floats, paths: Floats
-    ) -> None:
+    def step(self, waiting: Waiting, thread: int) -> None:
         """See `Physics`."""
-        size = len(self.rows.data), self.rows.data[0].ctrl.size
-        if controls.shape != size:  # compiled code would read beyond the end
-            raise ValueError(f"controls must be of shape {size}, got {controls.shape}")
-        given = (waiting, thread, awake, controls, paths)
-        native.step(*given, self._calls, self._at, *self._written)
+        native.step(waiting, thread, *self._given, *self._written)
 
     def read(self, which: Ints) -> None:
         """See `Physics`."""

@@ -11,7 +11,7 @@ from threading import Thread
 
 import numpy as np
 
-from ucpo.envs.native import Waiting, finished
+from ucpo.envs.native import NEXT, Waiting, finished, leave, must_be_woken, refill
 
 Work = Callable[[Waiting, int], None]
 """What a thread does about rows that nobody has begun with; threads are numbered."""
@@ -26,46 +26,57 @@ class Shares:
     """Who works on which rows.
 
     Args:
+        work: What is done, over and over again.
         rows: How many there are.
         threads: How many may work at once. By default one per processor, at most one per row,
             where a few calls by one thread take long enough for sharing to pay; otherwise one.
     """
 
-    def __init__(self, rows: int, threads: int | None = None) -> None:
+    def __init__(self, work: Work, rows: int, threads: int | None = None) -> None:
         count = min(rows, threads or processors())
         ends = np.cumsum([0, *map(len, np.array_split(np.arange(rows), count))])
-        self._all = np.array([ends[:-1], ends[1:], np.zeros(count)], np.int64)
+        self._work = work
+        self._first, self._last = ends[:-1].astype(np.int64), ends[1:]
+        self._begin_anew()
         self._helpers = [_Helper(thread) for thread in range(1, count)]
         # Of whoever forgets to close them, too.
         self._dismiss = weakref.finalize(self, _dismiss, self._helpers)
         self._trials = _TRIALS if threads is None and count > 1 else 0
         self._shortest = np.inf
 
-    def each(self, work: Work) -> None:
-        """Call `work` once per thread and wait until all rows are done."""
-        waiting = self._all.copy()
-        if self._trials:
-            self._try_alone(work, waiting)
-        elif self._helpers:
-            self._share(work, waiting)
-        else:
-            work(waiting, 0)
+    def each(self) -> None:
+        """Have every row worked on once, and wait until all are done."""
+        refill(self._waiting, self._first)
+        try:
+            if self._trials:
+                self._try_alone()
+            else:
+                self._share()
+        except BaseException:
+            self._waiting[NEXT] = self._last  # others go no further
+            self._begin_anew()  # but may still be busy
+            raise
 
-    def _share(self, work: Work, waiting: Waiting) -> None:
-        failures: list[BaseException] = []
+    def _begin_anew(self) -> None:
+        nothing = np.zeros_like(self._first)
+        self._waiting: Waiting = np.array([self._last, self._last, nothing, nothing], np.int64)
+        self._failures: list[BaseException] = []
+
+    def _share(self) -> None:
         for helper in self._helpers:
-            helper.jobs.put((work, waiting, failures))
-        work(waiting, 0)  # by the calling thread, which would only wait otherwise
-        while not finished(waiting):
-            if failures:
-                raise failures[0]
+            if must_be_woken(self._waiting, helper.number):
+                helper.jobs.put((self._work, self._waiting, self._failures))
+        self._work(self._waiting, 0)  # by the calling thread, which would only wait otherwise
+        while not finished(self._waiting):
+            if self._failures:
+                raise self._failures[0]
             # A queue's `get` with a timeout this short may never end in Python 3.11.
             time.sleep(_NAP)
 
-    def _try_alone(self, work: Work, waiting: Waiting) -> None:
+    def _try_alone(self) -> None:
         """Do it all in this thread; after the last trial, stay alone if the work is light."""
         began = time.perf_counter()
-        work(waiting, 0)
+        self._work(self._waiting, 0)
         self._shortest = min(self._shortest, time.perf_counter() - began)
         self._trials -= 1
         if not self._trials and self._shortest < _WORTH:
@@ -86,7 +97,7 @@ class _Helper(Thread):
     def __init__(self, number: int) -> None:
         super().__init__(daemon=True)
         self.jobs: SimpleQueue[tuple[Work, Waiting, list[BaseException]] | None] = SimpleQueue()
-        self._number = number
+        self.number = number
         self.start()
 
     def run(self) -> None:
@@ -100,7 +111,10 @@ class _Helper(Thread):
             return False
         work, waiting, failures = job
         try:
-            work(waiting, self._number)
+            while True:
+                work(waiting, self.number)
+                if leave(waiting, self.number):
+                    break
         except BaseException as failure:
             failures.append(failure)
         return True

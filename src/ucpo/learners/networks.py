@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ucpo.learners.compiled.kernels import (
@@ -19,6 +20,7 @@ from ucpo.learners.compiled.kernels import (
     joined,
 )
 from ucpo.learners.compiled.passes import RELU, TANH
+from ucpo.learners.compiled.registers import PAIRED
 from ucpo.learners.compiled.slopes import SquashedGaussian, squash
 from ucpo.learners.trunk import MakeTrunk, Trunk
 
@@ -51,8 +53,7 @@ class Layers(nn.Module):
         self.activated = len(sizes) - 1 - last  # how many layers are followed by an activation
         self._lengths = [n for i, o in pairwise(sizes) for n in (i * o, o)]
         self.flat = nn.Parameter(torch.empty(members, sum(self._lengths)))
-        # What the compiled passes want to know.
-        self.shape = np.array(sizes), self.activated, RELU if activation == "relu" else TANH
+        self._sizes, self._kind = np.array(sizes), RELU if activation == "relu" else TANH
         self._gradient: Tensor | None = None
         with torch.no_grad():
             for weight, bias in self.stack():
@@ -81,6 +82,15 @@ class Layers(nn.Module):
             self._gradient = torch.zeros_like(self.flat)
         self.flat.grad = self._gradient
         return self._gradient
+
+    @property
+    def shape(self) -> tuple[NDArray[np.int64], int, int, bool]:
+        """What the compiled passes want to know; see `ucpo.learners.compiled.passes.forward`.
+
+        Products are as short as PyTorch was told that its own may be, where that is faster.
+        """
+        short = PAIRED and torch.get_float32_matmul_precision() == "medium"
+        return self._sizes, self.activated, self._kind, short
 
     @property
     def compiled(self) -> bool:

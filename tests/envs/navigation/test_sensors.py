@@ -5,15 +5,15 @@ import pytest
 
 from ucpo.envs.navigation import sensors
 
-LEVEL = np.eye(3).reshape(1, 9)
+LEVEL = np.eye(3).ravel()
 
 
 def one_lidar(points, reach=3.0, position=(0.0, 0.0, 0.0), rotation=LEVEL):
-    reading = np.zeros((1, 16))
-    points = np.asarray(points, float).reshape(1, -1, 2)
-    spans = np.array([(0, points.shape[1])])
-    sensors.lidar(points, spans, np.array([position]), rotation, reach, reading)
-    return reading[0]
+    reading = np.ones(16)
+    points = np.asarray(points, float).reshape(-1, 2)
+    spans = np.array([(0, len(points))])
+    sensors.lidar(points, spans, np.array(position), rotation, reach, reading)
+    return reading
 
 
 def test_an_object_straight_ahead_lights_the_bins_on_both_sides():
@@ -38,7 +38,7 @@ def test_a_direction_that_rounds_to_a_full_turn_stays_in_range():
     assert np.isfinite(reading).all() and reading[0] == pytest.approx(2 / 3)
 
 
-def test_a_batch_reads_as_objects_one_by_one_would():
+def test_a_robot_reads_as_objects_one_by_one_would():
     random = np.random.default_rng(0)
     n, spans = 40, np.array([(0, 1), (1, 9), (9, 12)])
     objects = random.uniform(-3, 3, (n, 12, 2))
@@ -46,9 +46,9 @@ def test_a_batch_reads_as_objects_one_by_one_would():
     quaternions = random.normal(size=(n, 4))
     quaternions /= np.linalg.norm(quaternions, axis=-1, keepdims=True)
     rotation, reading = np.zeros((n, 9)), np.zeros((n, 48))
-    sensors.rotation_matrices(quaternions, rotation)
-    sensors.lidar(objects, spans, position, rotation, 3.0, reading)
     for row in range(n):
+        sensors.rotation_matrix(quaternions[row], rotation[row])
+        sensors.lidar(objects[row], spans, position[row], rotation[row], 3.0, reading[row])
         for block, (first, last) in enumerate(spans):
             expected = np.zeros(16)
             for place in objects[row, first:last]:
@@ -69,7 +69,8 @@ def test_a_batch_reads_as_objects_one_by_one_would():
 def test_rotation_matrices_turn_the_axes():
     matrices = np.zeros((2, 9))
     half = np.sqrt(0.5)
-    sensors.rotation_matrices(np.array([[1.0, 0, 0, 0], [half, 0, 0, half]]), matrices)
+    sensors.rotation_matrix(np.array([1.0, 0, 0, 0]), matrices[0])
+    sensors.rotation_matrix(np.array([half, 0, 0, half]), matrices[1])
     np.testing.assert_allclose(matrices[0].reshape(3, 3), np.eye(3))
     np.testing.assert_allclose(
         matrices[1].reshape(3, 3), [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-15

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ucpo.envs.interface import Bools, Ints
-from ucpo.envs.navigation import geometry
+from ucpo.envs.navigation import sensors
 from ucpo.envs.navigation.layout import Rules, Stream, redraw
 from ucpo.envs.navigation.world import World
 from ucpo.problem import Floats
@@ -16,12 +16,8 @@ BUTTON_PAUSE = 10
 """Steps after a success in which buttons are neither seen nor cost anything."""
 SPEED_WEIGHT = 0.1
 """What a metre per second along the circle pays there."""
-RADIUS = 1.5
-"""Of the circle that pays best in the Circle tasks."""
 REACHED = 0.3
 """Distance at which a goal counts as reached in Goal and Push."""
-GOAL_HEIGHT = 0.16
-"""Of the goal's centre in Push, where distances are three-dimensional."""
 
 
 class Aim:
@@ -73,8 +69,13 @@ class Aim:
         if place is None:
             return False
         world.objects[row, goal] = place
-        self.memory[row] = self.measure(world)[row]
+        self._remember(world, row)
         return True
+
+    def _remember(self, world: World, row: int) -> None:
+        """The distances to a goal that was set anew."""
+        world.look(np.array([row]))
+        self.memory[row] = self.measure(world)[row]
 
     def tick(self) -> None:
         """Let a step pass, after its costs are known and before goals are set anew."""
@@ -87,7 +88,7 @@ class ReachGoal(Aim):
 
     def measure(self, world: World) -> Floats:
         """Planar distance to the goal."""
-        return _to_goal(world)
+        return world.measures[:, sensors.TO_GOAL, None].copy()
 
     def reached(self, world: World, distances: Floats) -> Bools:
         """Inside the goal's rim."""
@@ -101,7 +102,7 @@ class PressButton(Aim):
 
     def measure(self, world: World) -> Floats:
         """Planar distance to the goal button, which the goal marker stands on."""
-        return _to_goal(world)
+        return world.measures[:, sensors.TO_GOAL, None].copy()
 
     def reached(self, world: World, distances: Floats) -> Bools:
         """A contact, not a distance, and whether or not the timer is running."""
@@ -115,7 +116,7 @@ class PressButton(Aim):
         self.button[row] = stream.choice(buttons.stop - buttons.start)
         self.timer[row] = 0 if fresh else BUTTON_PAUSE
         world.objects[row, world.spans["goal"]] = world.objects[row, buttons][self.button[row]]
-        self.memory[row] = self.measure(world)[row]
+        self._remember(world, row)
         return True
 
     def tick(self) -> None:
@@ -130,11 +131,7 @@ class PushBox(Aim):
 
     def measure(self, world: World) -> Floats:
         """Robot to box, and box to goal."""
-        goal = world.objects[:, world.spans["goal"].start]
-        distances: Floats = geometry.push_distances(
-            world.position, world.qpos[:, -7:-4], goal, GOAL_HEIGHT
-        )
-        return distances
+        return world.measures[:, [sensors.TO_BOX, sensors.BOX_TO_GOAL]]
 
     def reached(self, world: World, distances: Floats) -> Bools:
         """The box is at the goal."""
@@ -146,7 +143,7 @@ class RunCircle(Aim):
 
     def reward(self, world: World) -> tuple[Floats, Bools]:
         """Tangential speed, less the further from the rim."""
-        speed = geometry.circling(world.position, world.rotation, world.sensors[:, 3:6], RADIUS)
+        speed = world.measures[:, sensors.CIRCLING]
         return SPEED_WEIGHT * speed, np.zeros(len(speed), np.bool_)
 
     def renew(self, world: World, row: int, stream: Stream, fresh: bool) -> bool:
@@ -160,9 +157,3 @@ AIMS: dict[str, type[Aim]] = {
     "Push": PushBox,
     "Circle": RunCircle,
 }
-
-
-def _to_goal(world: World) -> Floats:
-    goal = world.spans["goal"]
-    distance: Floats = geometry.nearest(world.objects, goal.start, goal.stop, world.position)
-    return distance[:, None]

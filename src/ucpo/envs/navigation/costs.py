@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ucpo.envs.interface import Bools
-from ucpo.envs.navigation import geometry
+from ucpo.envs.navigation import sensors
 from ucpo.envs.navigation.aims import Aim
 from ucpo.envs.navigation.tasks import COST_NAMES, WALL
 from ucpo.envs.navigation.world import World
@@ -28,13 +28,12 @@ def indicators(world: World, aim: Aim) -> dict[str, Bools]:
 
 
 def _hazards(world: World, aim: Aim) -> dict[str, Bools]:
-    span = world.spans["hazards"]
-    distance = geometry.nearest(world.objects, span.start, span.stop, world.position)
+    distance = world.measures[:, sensors.TO_HAZARD]
     return {"hazards": distance < world.arena.of("hazards").size}
 
 
 def _vases(world: World, aim: Aim) -> dict[str, Bools]:
-    moving = geometry.top_speed(world.qvel, world.arena.of("vases").count) >= MOVING
+    moving = world.measures[:, sensors.VASE_SPEED] >= MOVING
     touched = _touched(world, "vases")
     return {"vases": touched | moving, "vases_contact": touched, "vases_velocity": moving}
 

@@ -76,16 +76,14 @@ class NavigationTask(VectorTask):
         self.world = World(self.arena, num_envs, sleep, threads)
         self.rules = layout.Rules.of(self.arena)
         self.aim = AIMS[self.arena.aim](num_envs, self.rules)
-        self.streams = [layout.Stream(0) for _ in range(num_envs)]
-        self.observation = np.zeros((num_envs, self.arena.observation_size))
+        self.idling = layout.Idling()
+        self.streams = [layout.Stream(0, self.idling) for _ in range(num_envs)]
+        self.observation = self.world.observation
         """Of every environment, in double precision."""
         self.charged: dict[str, Bools] = {}
         """Every cost of the last step by kind of object, and the total."""
         self.reached = np.zeros(num_envs, np.bool_)
         """Whether the last step reached a goal."""
-        observed = [self.world.spans[each.kind] for each in self.arena.objects if each.observed]
-        self._blocks = np.array([(span.start, span.stop) for span in observed])
-        self._lidar = np.zeros((num_envs, 16 * len(observed)))
         self._actions: Floats = np.zeros((num_envs, 2))
 
     def begin(self, rows: Ints, seeds: Sequence[int]) -> Floats:
@@ -93,7 +91,8 @@ class NavigationTask(VectorTask):
         for row, seed in zip(rows, seeds, strict=True):
             self.streams[row].seed(seed)
             self.begin_row(int(row))
-        return self.observe()[rows].astype(np.float32)
+        self._hide()
+        return self.observation[rows].astype(np.float32)
 
     def begin_row(self, row: int) -> None:
         """Start an episode with the random numbers that come next."""
@@ -117,24 +116,23 @@ class NavigationTask(VectorTask):
         reward, self.reached = self.aim.reward(self.world)
         self.charged = costs.indicators(self.world, self.aim)
         self.aim.tick()
-        terminated = self.world.broken.copy()
-        if terminated.any():
-            reward[terminated] = 0.0
-            for charged in self.charged.values():
-                charged[terminated] = False
         charges = np.empty((self.num_envs, len(self.spec.cost_names)))
         for column, name in enumerate(self.spec.cost_names):
             limited = name in limits.NAMES
             charges[:, column] = self.limits.charge(name, self) if limited else self.charged[name]
-        charges[terminated] = 0.0
-        for stream in self.streams:
-            stream.idle()
+        terminated = self.world.broken.copy()
+        if terminated.any():
+            reward[terminated] = charges[terminated] = 0.0
+            for charged in self.charged.values():
+                charged[terminated] = False
+        self.idling.steps += 1
         if self.reached.any():
             for row in np.flatnonzero(self.reached & ~terminated).tolist():
                 room = self.aim.renew(self.world, row, self.streams[row], fresh=False)
                 terminated[row] = not room
+        self._hide()
         return Outcome(
-            successor=self.observe().astype(np.float32),
+            successor=self.observation.astype(np.float32),
             reward=reward,
             costs=charges,
             terminated=terminated,
@@ -154,27 +152,15 @@ class NavigationTask(VectorTask):
 
     def observe(self) -> Floats:
         """Observations of all environments as they stand, float64 of shape (n, obs)."""
-        world, own = self.world, self.arena.robot.sensor_size
-        sensors.lidar(
-            world.objects,
-            self._blocks,
-            world.position,
-            world.rotation,
-            self.arena.reach,
-            self._lidar,
-        )
-        fresh = np.empty_like(self.observation)
-        fresh[:, own:] = self._lidar
+        self.world.look(np.arange(self.num_envs))
+        self._hide()
+        return self.observation
+
+    def _hide(self) -> None:
+        """Buttons, while the timer is running."""
         if self.arena.aim == "Button":
-            fresh[self.aim.timer != 0, own : own + sensors.BINS] = 0.0
-        fresh[:, :12] = world.sensors[:, :12]
-        if own > 12:
-            fresh[:, 12:15] = world.sensors[:, 12:15]
-            sensors.rotation_matrices(world.sensors[:, 15:19], fresh[:, 15:24])
-        if world.broken.any():
-            fresh[world.broken] = self.observation[world.broken]
-        self.observation = fresh
-        return fresh
+            own = self.arena.robot.sensor_size
+            self.observation[self.aim.timer != 0, own : own + sensors.BINS] = 0.0
 
     def positions(self) -> Floats:
         """Where each robot is, (n, 2) in metres."""

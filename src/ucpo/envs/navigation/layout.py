@@ -30,15 +30,27 @@ _JITTER = 1e-9  # fixed locations are drawn too, from a square this small
 _MT_WORDS = 624  # of the generator's state
 
 
+@dataclass
+class Idling:
+    """How many steps all environments of a batch have made, in each of which streams idle."""
+
+    steps: int = 0
+
+
 class Stream:
     """The random numbers of one environment, in the original's order.
 
     Raw words of the generator wait in a buffer: a uniform draw takes two of them, a choice one. So
     any number of draws can be looked at and only those used are taken.
+
+    Args:
+        seed: Of the numbers to come.
+        idling: Counts steps; by default none are made.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, idling: Idling | None = None) -> None:
         self._random = np.random.RandomState()
+        self._idling = idling or Idling()
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -47,11 +59,15 @@ class Stream:
             raise UsageError(f"a seed must be between 0 and 2**32 - 1, got {seed}")
         self._random.seed(seed)
         self._words = np.zeros(0, np.uint32)
-        self._cursor = 0
+        self._cursor, self._idled = 0, self._idling.steps
 
     def idle(self, steps: int = 1) -> None:
         """Pass over what the original draws in each step and never uses."""
         self._cursor += 2 * steps
+
+    def _catch_up(self) -> None:
+        self.idle(self._idling.steps - self._idled)
+        self._idled = self._idling.steps
 
     def read(self, use: Callable[[Floats], tuple[int, bool]], block: int) -> None:
         """Offer uniform draws until `use` has enough of them.
@@ -80,6 +96,7 @@ class Stream:
 
     def get_state(self) -> Arrays:
         """What `set_state` needs to go on from here."""
+        self._catch_up()
         generator: Any = self._random.get_state(legacy=False)
         return {
             "generator_key": generator["state"]["key"],
@@ -96,8 +113,10 @@ class Stream:
         # Normal deviates, which the generator could keep one of, are never drawn.
         self._random.set_state(("MT19937", state["generator_key"], place, 0, 0.0))
         self._words, self._cursor = state["words"].copy(), cursor
+        self._idled = self._idling.steps
 
     def _fill(self, words: int) -> None:
+        self._catch_up()
         missing = self._cursor + words - len(self._words)
         if missing > 0:
             drawn = self._random.randint(0, 2**32, max(missing, _WORDS), np.uint32)

@@ -186,7 +186,7 @@ class _Replay:
 
     def _streams(self) -> list[dict[str, Any]]:
         """The random numbers ahead of each step, from the seed and the recorded successes."""
-        task, stream = self.task, layout.Stream(self.seed)
+        task, stream = self.task, layout.Stream(self.seed, self.task.idling)
         task.streams[0] = stream
         task.begin_row(0)
         self._restore(1, [stream.get_state()] * self.steps)

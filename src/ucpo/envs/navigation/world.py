@@ -11,12 +11,13 @@ from collections.abc import Iterable
 
 import mujoco
 import numpy as np
-from numba import njit
 
+from ucpo.envs import native
 from ucpo.envs.interface import Arrays, Bools, Ints
 from ucpo.envs.native import NOTHING, ROBOT
 from ucpo.envs.navigation import model as models
 from ucpo.envs.navigation.layout import Layout
+from ucpo.envs.navigation.sensors import MEASURES, READ, WRITTEN, Scene
 from ucpo.envs.navigation.tasks import DRAGGED, FIXED, FREE, Arena
 from ucpo.envs.physics import Call, Rows, physics
 from ucpo.envs.threads import Shares
@@ -27,7 +28,6 @@ SUBSTEPS = 10
 """Physics steps per environment step."""
 GREMLIN_PATH = 0.35
 """Radius of the circles gremlins move on."""
-_SANE = 1e6  # velocity no simulation reaches before it blows up
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 _SLEEP = (  # who sleeps is no part of MuJoCo's own notion of a state
     *("tree_asleep", "tree_awake", "body_awake", "body_awake_ind", "parent_awake_ind"),
@@ -60,6 +60,10 @@ class World:
         self.touching = np.zeros((count, total), np.bool_)  # whether the robot touches an object
         self.time = np.zeros(count)  # seconds since the episode began
         self.broken = np.zeros(count, np.bool_)  # whether the physics failed in the last step
+        self.observation = np.zeros((count, arena.observation_size))
+        """What robots sense of themselves and of objects; as it was where the physics failed."""
+        self.measures = np.zeros((count, MEASURES))
+        """What rewards and costs are made of, see `ucpo.envs.navigation.sensors`."""
 
         self._agent = self.model.body("agent").id
         movers = [kind for kind in FREE + DRAGGED if arena.of(kind).count]
@@ -67,10 +71,13 @@ class World:
         self.mover = movers[0] if movers else None  # the kind that moves
         self._guides = self.model.nmocap - arena.of("gremlins").count  # where theirs begin
         self._homes = np.zeros((count, arena.of("gremlins").count, 3))
+        guided = (SUBSTEPS, arena.of("gremlins").count) if self.mover == "gremlins" else (0, 0)
+        self._paths = np.zeros((count, *guided, 3))
+        self._scene = self._make_scene()
         self._blind = copy.copy(self.model)
         self._blind.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         self._physics = physics(self._rows(), self._calls())
-        self._shares = Shares(count, threads)
+        self._shares = Shares(self._physics.step, count, threads)
 
     def _rows(self) -> Rows:
         copies = [
@@ -83,8 +90,20 @@ class World:
             )
             for row, data in enumerate(self.data)
         ]
-        owner = self._owners_of_geoms()
-        return Rows(self.data, copies, self.time, self.touching, owner, self._guides)
+        return Rows(
+            self.data,
+            copies,
+            time=self.time,
+            touching=self.touching,
+            owner=self._owners_of_geoms(),
+            paths=self._paths,
+            then=self._scene.look,
+        )
+
+    def _make_scene(self) -> Scene:
+        arrays = {name: getattr(self, name) for name in (*READ, *WRITTEN)}
+        observed = [each.kind for each in self.arena.objects if each.observed]
+        return Scene(arrays, self.spans, self.mover, observed, self.arena.reach)
 
     def _calls(self) -> list[Call]:
         """What a step is made of. Only where it ends do sensors matter; they move nothing."""
@@ -129,11 +148,10 @@ class World:
 
     def step(self, actions: Floats, awake: Bools) -> None:
         """Make one environment step in the rows `awake` (n,), with actions in [-1, 1], (n, 2)."""
-        controls = np.ascontiguousarray(actions, np.float64)
-        paths = self._gremlin_paths() if self.mover == "gremlins" else self._physics.still
-        given = (awake, controls, paths)
-        self._shares.each(lambda waiting, thread: self._physics.step(waiting, thread, *given))
-        self._settle()
+        if self.mover == "gremlins":
+            self._paths[:] = self._gremlin_paths()
+        self._physics.prepare(awake, actions)
+        self._shares.each()
 
     def refresh(self, rows: Iterable[int]) -> None:
         """Recompute everything that follows from the states of some rows."""
@@ -141,7 +159,10 @@ class World:
         for row in which:
             mujoco.mj_forward(self.model, self.data[row])
         self._physics.read(which)
-        self._settle()
+
+    def look(self, rows: Ints) -> None:
+        """Observe and measure anew in some rows (k,), where objects were moved."""
+        native.work_on(rows, self._scene.look)
 
     def get_state(self, row: int) -> Arrays:
         """What `set_state` needs to go on from here."""
@@ -199,11 +220,6 @@ class World:
         paths: Floats = self._homes[:, None] + offsets[:, :, None]
         return paths
 
-    def _settle(self) -> None:
-        """Where moving objects are, and failures, from what was copied."""
-        span = self.spans[self.mover] if self.mover else slice(0, 0)
-        _settle(self.qpos, self.qvel, self.objects, span.start, span.stop, self.broken)
-
     def _owners_of_geoms(self) -> Ints:
         """Which object a geom belongs to, or whether to the robot or the floor."""
         owner = np.full(self.model.ngeom, NOTHING)
@@ -213,19 +229,3 @@ class World:
             for index, ids in enumerate(geoms):
                 owner[ids] = self.spans[kind].start + index
         return owner
-
-
-@njit(cache=True, nogil=True)
-def _settle(
-    qpos: Floats, qvel: Floats, objects: Floats, first: int, last: int, broken: Bools
-) -> None:
-    """Places of the objects that move, whose poses are the end of `qpos`, and what blew up."""
-    begin = qpos.shape[1] - 7 * (last - first)
-    for n in range(len(qpos)):
-        for i in range(last - first):
-            objects[n, first + i, 0] = qpos[n, begin + 7 * i]
-            objects[n, first + i, 1] = qpos[n, begin + 7 * i + 1]
-        sane = True
-        for speed in qvel[n]:
-            sane &= abs(speed) < _SANE  # what is not a number is not below the bound either
-        broken[n] = not sane

@@ -98,7 +98,7 @@ class VelocityTask(VectorTask):
         If the physics fails, the episode terminates there: the step pays and costs nothing, and the
         observation stays what it was.
         """
-        return self.drive(np.clip(actions, -1.0, 1.0) * self._range)
+        return self.drive(np.minimum(np.maximum(actions, -1.0), 1.0) * self._range)
 
     def drive(self, controls: Floats) -> Outcome:
         """Make one step with controls in their own units. What is out of range is paid in full."""
@@ -110,21 +110,20 @@ class VelocityTask(VectorTask):
         runner, world = self.runner, self.world
         self.velocity = (world.position - world.before) / world.seconds
         self._controls = np.array(controls, np.float64)
-        broken = world.broken
+        broken, observed = world.broken, self._observe(slice(None))
         if broken.any():  # where it is now says nothing about the step
             self.velocity[broken] = 0.0
             self._controls[broken] = 0.0
+            observed[broken] = self.observation[broken]
+        self.observation = observed
         reward = runner.forward_weight * self.velocity[:, 0] + runner.alive
         reward -= runner.control_weight * np.square(self._controls).sum(-1)
         costs = np.empty((self.num_envs, len(self.spec.cost_names)))
         for column, name in enumerate(self.spec.cost_names):
             costs[:, column] = self.charge(name)
-        terminated = ~runner.healthy(world.qpos, world.qvel)
-        observed = self._observe(slice(None))
-        terminated |= broken
-        reward[broken] = 0.0
-        observed[broken] = self.observation[broken]
-        self.observation = observed
+        terminated = ~runner.healthy(world.qpos, world.qvel) | broken
+        if terminated.any():
+            reward[broken] = 0.0
         return Outcome(
             successor=observed.astype(np.float32),
             reward=reward,

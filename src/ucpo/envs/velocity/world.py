@@ -49,7 +49,7 @@ class World:
         self._sizes = {name: getattr(self.data[0], name).size for name in names}
         self.forces = np.zeros((count, sum(self._sizes.values())))
         self._physics = physics(self._rows(), self._calls())
-        self._shares = Shares(count, threads)
+        self._shares = Shares(self._physics.step, count, threads)
 
     def _rows(self) -> Rows:
         copies = []
@@ -65,8 +65,14 @@ class World:
                 block = self.forces[row, end - self._sizes[name] : end]
                 pairs.append((block, getattr(data, name).reshape(-1)))
             copies.append(tuple(pairs))
-        nothing = np.full(self.model.ngeom, NOTHING)
-        return Rows(self.data, copies, self.time, np.zeros((len(self.data), 0), np.bool_), nothing)
+        return Rows(
+            self.data,
+            copies,
+            time=self.time,
+            touching=np.zeros((len(self.data), 0), np.bool_),
+            owner=np.full(self.model.ngeom, NOTHING),
+            paths=np.zeros((len(self.data), 0, 0, 3)),
+        )
 
     def _calls(self) -> list[Call]:
         calls = [Call("mj_step", self.model, self.runner.frame_skip)]
@@ -96,8 +102,8 @@ class World:
         """
         self.before[:] = self.position
         started = self.time.copy()
-        given = (awake, np.ascontiguousarray(controls, np.float64), self._physics.still)
-        self._shares.each(lambda waiting, thread: self._physics.step(waiting, thread, *given))
+        self._physics.prepare(awake, controls)
+        self._shares.each()
         self._locate(slice(None))
         # MuJoCo answers a state that is not finite, or huge, by starting anew at time 0.
         self.broken = awake & (self.time < started + 0.5 * self.seconds)

@@ -15,7 +15,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from ucpo.learners.compiled.tiles import COLUMNS, WIDTH, Writer
+from ucpo.learners.compiled.registers import WIDTH, Writer
+from ucpo.learners.compiled.tiles import COLUMNS
 
 Floats = Any  # arrays, as numba sees them
 

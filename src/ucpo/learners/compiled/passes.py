@@ -1,7 +1,7 @@
 """Small perceptrons there and back, compiled: one call passes through all layers of all members.
 
-Numba's cache does not see that it is stale when only `tiles` has changed: whoever edits that file
-touches this one.
+Numba's cache does not see that it is stale when only `tiles`, `pairs` or `registers` has changed:
+whoever edits one of them touches this one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from ucpo.learners.compiled.pairs import columns_in_pairs, rows_in_pairs
 from ucpo.learners.compiled.tiles import (
     COLUMNS,
     NOTHING,
@@ -35,7 +36,14 @@ BLOCK = 256  # rows
 
 @njit(cache=True, nogil=True)
 def forward(
-    flat: Floats, sizes: Ints, activated: int, kind: int, inputs: Floats, seen: Floats, out: Floats
+    flat: Floats,
+    sizes: Ints,
+    activated: int,
+    kind: int,
+    short: bool,
+    inputs: Floats,
+    seen: Floats,
+    out: Floats,
 ) -> None:
     """What the perceptrons say.
 
@@ -44,6 +52,7 @@ def forward(
         sizes: Of the input, the hidden layers and the output.
         activated: How many layers, the first ones, are followed by an activation.
         kind: RELU or TANH.
+        short: Whether factors of products are rounded to bf16; sums are in f32 all the same.
         inputs: (members, batch, in), or (1, batch, in) if all see the same.
         seen: Filled with what each hidden layer says, (members, batch * sum of their sizes).
         out: Filled with what the last one says, (members, batch, out).
@@ -71,13 +80,13 @@ def forward(
             follows = NOTHING
             if i < activated:
                 follows = RELU_ITSELF if kind == RELU else TANH_ITSELF
-            product(hidden.ctypes.data, 4 * wide, 4, in_panels(weight), bias, to, follows, to)
+            onward(hidden, weight, bias, to, follows, short)
             hidden = to
 
 
 @njit(cache=True, nogil=True)
 def answer(
-    flat: Floats, sizes: Ints, activated: int, kind: int, inputs: Floats, out: Floats
+    flat: Floats, sizes: Ints, activated: int, kind: int, short: bool, inputs: Floats, out: Floats
 ) -> None:
     """What `forward` says, leaving nothing else behind.
 
@@ -94,7 +103,7 @@ def answer(
             some = shown[begin : begin + rows].reshape(1, rows, wide)
             to = out[member, begin : begin + rows].reshape(1, rows, sizes[-1])
             seen = hidden[: rows * units].reshape(1, rows * units)
-            forward(flat[member : member + 1], sizes, activated, kind, some, seen, to)
+            forward(flat[member : member + 1], sizes, activated, kind, short, some, seen, to)
 
 
 @njit(cache=True, nogil=True)
@@ -103,6 +112,7 @@ def backward(
     sizes: Ints,
     activated: int,
     kind: int,
+    short: bool,
     inputs: Floats,
     seen: Floats,
     upstream: Floats,
@@ -117,6 +127,7 @@ def backward(
         sizes: ...
         activated: ...
         kind: ...
+        short: ...
         inputs: ...
         seen: ...
         upstream: Gradient of what the last layer says, before an activation, (members, batch, out).
@@ -144,19 +155,55 @@ def backward(
                 if high == 1:
                     _sum_weighted(hidden, slope[:, 0], to[:, 0])
                 else:
-                    left = hidden.ctypes.data
-                    product(left, 4, 4 * wide, in_panels(slope), nothing, to, NOTHING, to)
+                    of_weights(hidden, slope, nothing, to, short)
             if i:
-                panels = turned_in_panels(flat[member, at:bias].reshape(wide, high))
+                weight = flat[member, at:bias].reshape(wide, high)
                 to = np.empty((batch, wide), np.float32)
-                product(slope.ctypes.data, 4 * high, 4, panels, nothing, to, follows, hidden)
+                of_inputs(slope, weight, nothing, to, follows, hidden, short)
                 slope = to
             elif asked.shape[2]:
                 begin = at + first * high
                 rows = flat[member, begin : begin + asked.shape[2] * high]
-                panels = turned_in_panels(rows.reshape(asked.shape[2], high))
-                to = asked[member]
-                product(slope.ctypes.data, 4 * high, 4, panels, nothing, to, NOTHING, to)
+                weight, to = rows.reshape(asked.shape[2], high), asked[member]
+                of_inputs(slope, weight, nothing, to, NOTHING, to, short)
+
+
+# The three products of a layer; see `product` for what they are given.
+
+
+@njit(cache=True, nogil=True)
+def onward(
+    hidden: Floats, weight: Floats, bias: Floats, to: Floats, follows: int, short: bool
+) -> None:
+    """What a layer (in, out) says of what the one before said, (batch, in) -> (batch, out)."""
+    if short:
+        hidden, weight = rows_in_pairs(hidden), columns_in_pairs(weight)
+    product(hidden, 4 * hidden.shape[1], 4, in_panels(weight), bias, to, follows, to, short)
+
+
+@njit(cache=True, nogil=True)
+def of_weights(hidden: Floats, slope: Floats, bias: Floats, to: Floats, short: bool) -> None:
+    """The gradient of its weights, (in, out), given the slope of what it said, (batch, out)."""
+    wide = hidden.shape[1]
+    if short:
+        hidden, slope = columns_in_pairs(hidden), columns_in_pairs(slope)
+    product(hidden, 4, 4 * wide, in_panels(slope), bias, to, NOTHING, to, short)
+
+
+@njit(cache=True, nogil=True)
+def of_inputs(
+    slope: Floats,
+    weight: Floats,
+    bias: Floats,
+    to: Floats,
+    follows: int,
+    seen: Floats,
+    short: bool,
+) -> None:
+    """That of what it saw, (batch, in), times the slope of an activation that made it."""
+    if short:
+        slope, weight = rows_in_pairs(slope), rows_in_pairs(weight)
+    product(slope, 4 * slope.shape[1], 4, turned_in_panels(weight), bias, to, follows, seen, short)
 
 
 # A tile of one column would be nothing but padding.

@@ -4,8 +4,8 @@ It is `ucpo.learners.minibatches.InTensors` for what is ordinary: Gaussian polic
 CPU. With minibatches of 64 and layers of 64 a step is some 50 microseconds of numbers, and each of
 the few dozen calls it would otherwise take is worth a few of these.
 
-Numba's cache does not see that it is stale when only `passes`, `tiles`, `ratio_slopes` or `kernels`
-have changed: whoever edits one of them touches this file.
+Numba's cache does not see that it is stale when only `passes` and what they are made of,
+`ratio_slopes` or `kernels` have changed: whoever edits one of them touches this file.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Shape(NamedTuple):
     sizes: Ints
     activated: int
     kind: int
+    short: bool
 
 
 class Decided(NamedTuple):
@@ -127,7 +128,8 @@ def one_pass(
 def divergence(decided: Decided, actor: Weights, shape: Shape, log_std: Weights) -> Any:
     """Mean KL from the old policy to the present one, over the whole rollout."""
     mean = np.empty((1, len(decided.sample), decided.sample.shape[1]), np.float32)
-    answer(actor.here, shape.sizes, shape.activated, shape.kind, decided.seen, mean)
+    how = shape.sizes, shape.activated, shape.kind, shape.short
+    answer(actor.here, *how, decided.seen, mean)
     return divergences(decided.mean, decided.log_std, mean[0], log_std.here[0]).mean()
 
 
@@ -202,7 +204,8 @@ def _chosen(seen: Floats, rows: Ints) -> Floats:
 def _there(flat: Floats, shape: Shape, inputs: Floats, said: Floats) -> Floats:
     units = inputs.shape[1] * shape.sizes[1:-1].sum()
     hidden = np.empty((len(flat), units), np.float32)
-    forward(flat, shape.sizes, shape.activated, shape.kind, inputs, hidden, said)
+    how = shape.sizes, shape.activated, shape.kind, shape.short
+    forward(flat, *how, inputs, hidden, said)
     return hidden
 
 
@@ -211,7 +214,7 @@ def _and_back(
     flat: Floats, shape: Shape, inputs: Floats, hidden: Floats, slope: Floats, gradient: Floats
 ) -> None:
     nothing = np.empty((len(flat), inputs.shape[1], 0), np.float32)
-    how = shape.sizes, shape.activated, shape.kind
+    how = shape.sizes, shape.activated, shape.kind, shape.short
     backward(flat, *how, inputs, hidden, slope, gradient, 0, nothing)
 
 

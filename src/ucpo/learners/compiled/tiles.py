@@ -15,97 +15,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
+
+from ucpo.learners.compiled.registers import PAIRED, ROWS, WIDTH, PairWriter, Writer
 
 Floats = Any  # arrays of float32, as numba sees them
 Ints = Any
-Address = Any
 
 
-def _registers() -> tuple[int, int]:
-    """Numbers in a register, and rows of a tile: its sums and two more must fit into registers."""
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 16, 8  # 16 of 32 registers for sums; no fewer, for each waits four turns for itself
-    if features.get("avx2"):
-        return 8, 6
-    return 4, 4
-
-
-WIDTH, ROWS = _registers()
 COLUMNS = 2 * WIDTH
 NEAR = 6144  # numbers of a matrix that leaves room for others in the nearest cache
-
-
-class Writer:
-    """Writes vector instructions: numbers in registers of WIDTH, addresses as whole numbers."""
-
-    def __init__(self, build: Any) -> None:
-        self.build = build
-        self.number, self.whole = ir.FloatType(), ir.IntType(64)
-        self.vector = ir.VectorType(self.number, WIDTH)
-
-    def integer(self, value: int) -> Any:
-        """A whole number."""
-        return ir.Constant(self.whole, value)
-
-    def constant(self, value: float) -> Any:
-        """The same number in all places of a register."""
-        return ir.Constant(self.vector, [value] * WIDTH)
-
-    def everywhere(self, value: Any) -> Any:
-        """The same for a number that is not known yet."""
-        nothing, place = ir.Constant(self.vector, ir.Undefined), ir.IntType(32)
-        first = self.build.insert_element(nothing, value, ir.Constant(place, 0))
-        zeros = ir.Constant(ir.VectorType(place, WIDTH), [0] * WIDTH)
-        return self.build.shuffle_vector(first, nothing, zeros)
-
-    def multiply_add(self, one: Any, other: Any, added: Any) -> Any:
-        """As the processor does it fastest: with one rounding where it can do both at once."""
-        kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        name = f"llvm.fmuladd.v{WIDTH}f32"
-        function = cgutils.get_or_insert_function(self.build.module, kind, name)  # type: ignore[no-untyped-call]
-        return self.build.call(function, [one, other, added])
-
-    def load(self, address: Any, register: int = 0) -> Any:
-        """The numbers of the so-manieth register after an address."""
-        return self.build.load(self._place(address, register), align=4, typ=self.vector)
-
-    def load_one(self, address: Any) -> Any:
-        """One number."""
-        return self.build.load(self._place(address, 0), align=4, typ=self.number)
-
-    def store(self, value: Any, address: Any, register: int = 0) -> None:
-        """The way back."""
-        self.build.store(value, self._place(address, register), align=4)
-
-    def _place(self, address: Any, register: int) -> Any:
-        further = self.build.add(address, self.integer(4 * WIDTH * register))
-        return self.build.inttoptr(further, ir.PointerType())
-
-    def loop(self, times: Any, initial: list[Any], turn: Callable[..., list[Any]]) -> list[Any]:
-        """Repeat something, at least once.
-
-        Args:
-            times: How often.
-            initial: Values before the first turn.
-            turn: From the values before a turn to those after it.
-        """
-        build, before = self.build, self.build.basic_block
-        loop, after = build.append_basic_block("loop"), build.append_basic_block("after")
-        build.branch(loop)
-        build.position_at_end(loop)
-        values = [build.phi(value.type) for value in (self.integer(0), *initial)]
-        following = [build.add(values[0], self.integer(1)), *turn(*values[1:])]
-        for value, first, then in zip(values, (self.integer(0), *initial), following, strict=True):
-            value.add_incoming(first, before)
-            value.add_incoming(then, loop)
-        build.cbranch(build.icmp_signed("<", following[0], times), loop, after)
-        build.position_at_end(after)
-        return following[1:]
 
 
 Seen = Callable[[], Any]  # writes the loading of what a layer said
@@ -161,7 +82,7 @@ NOTHING, RELU_ITSELF, TANH_ITSELF, RELU_SLOPE, TANH_SLOPE = range(5)
 _FINISHES = (_write_nothing, _write_relu, _write_tanh, _write_relu_slope, _write_tanh_slope)
 
 
-def _tile(registers: int) -> Any:
+def _tile(registers: int, writer: type[Writer] = Writer) -> Any:
     """A compiled function that sums products for a tile of so many registers of columns."""
 
     def tile(
@@ -196,14 +117,21 @@ def _tile(registers: int) -> Any:
             out_row: From one of its rows to the next, and from one of `seen`.
             rows: How many are wanted, 1 to ROWS.
         """
-        return types.void(*[types.intp] * 12), partial(_write_tile, range(registers))
+        return types.void(*[types.intp] * 12), partial(_write_tile, range(registers), writer)
 
     return intrinsic(tile)
 
 
-def _write_tile(places: range, context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
+def _write_tile(
+    places: range,
+    writer: type[Writer],
+    context: Any,
+    build: Any,
+    _signature: Any,
+    arguments: Any,
+) -> Any:
     left, row, step, panel, panel_row, depth, bias, follows, seen, out, out_row, rows = arguments
-    write = Writer(build)
+    write = writer(build)
 
     # Rows that are not wanted repeat the last one that is, so that nothing beyond it is read.
     last = build.sub(rows, write.integer(1))
@@ -218,7 +146,7 @@ def _write_tile(places: range, context: Any, build: Any, _signature: Any, argume
             factor = write.everywhere(write.load_one(build.add(begins[i], offset)))
             for j in places:
                 before = sums[len(places) * i + j]
-                added.append(write.multiply_add(factor, right[j], before))
+                added.append(write.add_product(factor, right[j], before))
         return [build.add(offset, step), build.add(at, panel_row), *added]
 
     nothing = [write.constant(0.0)] * (ROWS * len(places))
@@ -239,6 +167,7 @@ def _write_tile(places: range, context: Any, build: Any, _signature: Any, argume
 
 
 _wide_tile, _slim_tile = _tile(COLUMNS // WIDTH), _tile(1)
+_pair_tile = _tile(COLUMNS // WIDTH, PairWriter if PAIRED else Writer)
 
 
 @intrinsic
@@ -279,7 +208,7 @@ def _write_turn(context: Any, build: Any, _signature: Any, arguments: Any) -> An
 
 @njit(cache=True, nogil=True)
 def product(
-    left: Address,
+    left: Floats,
     row: int,
     step: int,
     panels: Floats,
@@ -287,11 +216,12 @@ def product(
     out: Floats,
     follows: int,
     seen: Floats,
+    short: bool,
 ) -> None:
     """A product written to `out`, (rows, columns), whose right factor lies in panels.
 
     Args:
-        left: Address of the left factor.
+        left: The left factor, as it lies in memory.
         row: Bytes from one of its rows to the next.
         step: Bytes from one of its columns to the next.
         panels: Columns of the right factor, (panels, depth, COLUMNS).
@@ -299,6 +229,7 @@ def product(
         out: The result.
         follows: NOTHING, an activation, or the slope of the one that made `seen`.
         seen: (rows, columns); any such array if unused.
+        short: Whether both factors are of pairs.
     """
     many, wide = out.shape
     depth, line = panels.shape[1], 4 * COLUMNS
@@ -318,8 +249,10 @@ def product(
                 for r in range(rows):
                     for c in range(columns):
                         beside[r, c] = seen[i + r, first + c]
-            at, then = left + i * row, (follows, other, to, further, rows)
-            if columns > WIDTH:
+            at, then = left.ctypes.data + i * row, (follows, other, to, further, rows)
+            if short:
+                _pair_tile(at, row, step, panel, down, depth, added, *then)
+            elif columns > WIDTH:
                 _wide_tile(at, row, step, panel, down, depth, added, *then)
             else:
                 _slim_tile(at, row, step, panel, down, depth, added, *then)
