@@ -130,6 +130,39 @@ def test_the_page_says_what_teaches_to_swim(run):
     assert f"| {logged(run, 300_000, 1_500_000)} |" in SAID
 
 
+ON_POLICY = DOCS / "evidence" / "on-policy"
+
+
+@pytest.mark.parametrize(
+    "run", sorted(path.parent for path in ON_POLICY.glob("*/metrics.csv")), ids=lambda run: run.name
+)
+def test_the_page_says_what_teaches_to_keep_budgets_on_rollouts(run):
+    assert f"    {command(read_config(run / 'config.toml'))}" in SAID.splitlines()
+    metrics = pl.read_csv(run / "metrics.csv", infer_schema_length=None)
+    rows = [
+        metrics.filter(pl.col("env_steps") >= env_steps).row(0, named=True)
+        for env_steps in range(1_000_000, min(metrics["env_steps"][-1], 5_000_000) + 1, 1_000_000)
+    ]
+    cells = " | ".join(f"{row['return']:.1f} ({row['cost/cost']:.0f})" for row in rows)
+    prices = " | ".join(f"{row['price/cost/0-6']:.2f}" for row in rows)
+    assert f"| {cells} |" in SAID
+    assert f"| its price | {prices} |" in SAID
+
+
+@pytest.mark.parametrize("run", sorted(ON_POLICY.glob("beside/*")), ids=lambda run: run.name)
+def test_the_page_says_what_rollouts_bring_in_the_same_minutes(run):
+    config = read_config(run / "config.toml")
+    assert f"    {command(config)}" in SAID.splitlines()
+    seen = summarise(pl.read_parquet(run / "evaluation.parquet")).sort("budget_cost")
+    assert set(seen["episodes"]) == {200}
+    minutes = float((run / "seconds").read_text()) / 60
+    cells = [config.method, config.task, config.seed, f"{config.env_steps / 1e6:.3g}M"]
+    cells.append(f"{minutes:.1f}")
+    for name, digits in (("return", 1), ("cost_cost", 1), ("exceeded_cost", 2)):
+        cells.append(", ".join(f"{value:.{digits}f}" for value in seen[name]))
+    assert f"| {' | '.join(map(str, cells))} |" in SAID.splitlines()
+
+
 def test_the_page_says_how_circles_and_buttons_were_learned():
     wide = DOCS / "evidence" / "circles" / "wide-seed0"
     assert f"| {logged(wide, 300_000, 1_500_000)} |" in SAID
