@@ -78,9 +78,11 @@ def test_presets_leave_what_they_say_of_ucp_alone():
     ucp = resolve("SafetyPointGoal1-v0", preset="navigation")
     assert (ucp.num_envs, ucp.hold, ucp.networks.hidden, ucp.gamma) == (8, 4, (128, 128), 0.999)
     short = config_of("ppo-lag", "SafetyPointGoal1-v0", preset="navigation")
-    assert (short.num_envs, short.hold, short.networks.hidden) == (32, 4, (64, 64))
+    assert (short.num_envs, short.hold, short.networks.hidden) == (64, 4, (64, 64))
     assert (short.gamma, short.networks.normalise) == (0.99, True)
-    assert short.multiplier.rate == 0.03
+    assert short.multiplier.rate == 0.12
+    circle = config_of("ppo-lag", "SafetyPointCircle1-v0", preset="navigation")
+    assert (circle.hold, circle.multiplier.rate) == (1, 0.03)
     velocity = config_of("ppo-lag", "SafetyHopperVelocity-v1", preset="velocity")
     assert (velocity.ppo.rollout, velocity.multiplier.rate) == (128, 0.01)
     assert velocity.networks.normalise
