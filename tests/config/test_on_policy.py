@@ -80,7 +80,7 @@ def test_presets_leave_what_they_say_of_ucp_alone():
     short = config_of("ppo-lag", "SafetyPointGoal1-v0", preset="navigation")
     assert (short.num_envs, short.hold, short.networks.hidden) == (64, 4, (64, 64))
     assert (short.gamma, short.networks.normalise) == (0.99, True)
-    assert short.multiplier.rate == 0.12
+    assert short.multiplier.rate == 0.06
     circle = config_of("ppo-lag", "SafetyPointCircle1-v0", preset="navigation")
     assert (circle.hold, circle.multiplier.rate) == (1, 0.03)
     velocity = config_of("ppo-lag", "SafetyHopperVelocity-v1", preset="velocity")
