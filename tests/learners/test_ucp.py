@@ -12,7 +12,7 @@ from ucpo.learners.entropy import Entropy
 from ucpo.learners.networks import Sample
 from ucpo.learners.optimisation import Decay, polyak
 from ucpo.learners.replay import Batch
-from ucpo.learners.ucp import actor_loss, bellman_target, min_by_mean, squared_size
+from ucpo.learners.ucp import Graph, actor_loss, bellman_target, min_by_mean, squared_size
 from ucpo.policies.critics import load_critics, save_critics
 from ucpo.policies.policy import load
 from ucpo.problem import EXCESS, MEAN, Constraint, Problem
@@ -31,6 +31,22 @@ def make(spec=SPEC, **overrides):
     config = resolve("Test", cost_units="1", **{**SMALL, **overrides})
     generator = np.random.default_rng(0)
     return make_learner(config, spec, make_grid(config, spec), generator)
+
+
+def by_equations(**overrides):
+    """An agent whose networks can be made to say anything."""
+    agent = make(**overrides)
+    agent._gradients = Graph(
+        agent.actor,
+        agent.critics,
+        agent.target_actor,
+        agent.target_critics,
+        problem=agent.problem,
+        entropy=agent.entropy,
+        regulariser=agent.settings.regulariser,
+        expect_mean=agent.settings.next_action == "mean",
+    )
+    return agent
 
 
 def batch(rows=32, costs=1, seed=0, **changes):
@@ -131,7 +147,7 @@ def test_the_regulariser_is_the_squared_size_of_mean_and_log_deviation():
 
 def test_the_utility_sees_the_stock_in_cost_units_whatever_the_networks_see():
     """Scaled by 10 for the networks, a stock of -3 must still be 3 units away from the budget."""
-    agent = make()
+    agent = by_equations(actor={"regulariser": 0.0})
     seen = {}
     original = agent.multiplier.value
     agent.multiplier.value = lambda stock: seen.setdefault("price", original(stock) * 0 + 1.0)
@@ -139,7 +155,6 @@ def test_the_utility_sees_the_stock_in_cost_units_whatever_the_networks_see():
         torch.cat([torch.zeros(2, len(obs), 8), torch.full((1, len(obs), 8), 5.0)])
         + 0.0 * action.sum(-1)[None, :, None]
     )
-    agent.settings = dataclasses.replace(agent.settings, regulariser=0.0)
     stock = torch.full((32, 1), -3.0)
     metrics = agent._improve_actor(batch(stock=stock))
     # excess 5 - 3 = 2 at price 1; with the scaled stock it would be 4.7
@@ -170,13 +185,13 @@ def test_what_is_exceeded_already_need_not_be_shown(tmp_path):
 
 def test_the_utility_sees_all_of_an_excess_that_networks_do_not():
     final = torch.tensor([[4.0]])
-    agents = [make(), make(**HIDDEN_EXCESS)]
+    plain = {"actor": {"regulariser": 0.0}}
+    agents = [by_equations(**plain), by_equations(**plain, **HIDDEN_EXCESS)]
     losses = []
     for agent in agents:
         agent.critics.forward = lambda obs, stock, action: (
             torch.full((3, len(obs), 8), 5.0) + 0.0 * action.sum(-1)[None, :, None]
         )
-        agent.settings = dataclasses.replace(agent.settings, regulariser=0.0)
         losses.append(agent._improve_actor(batch(stock=final.expand(32, 1)))["actor_loss"])
     assert losses[0] == losses[1] != 0.0
 
@@ -200,7 +215,7 @@ def test_prices_are_those_of_the_episodes_initial_stock():
 
 
 def test_targets_take_the_min_by_mean_for_both_reward_critics_and_the_own_critic_for_costs():
-    agent = make()
+    agent = by_equations()
     rows = 4
     rewards = torch.stack([torch.full((rows, 8), 7.0), torch.full((rows, 8), 5.0)])
     rewards[1, 0] = 9.0  # in the first sample the other critic is the min_by_mean
@@ -252,7 +267,7 @@ def louder(agent, factor=1e3):
 
 @pytest.mark.parametrize(("weight", "leaks"), [(0.0, False), (0.2, True)])
 def test_without_weight_no_entropy_leaks_in_anywhere(weight, leaks):
-    quiet, loud = (make(entropy={"weight": weight}) for _ in range(2))
+    quiet, loud = (by_equations(entropy={"weight": weight}) for _ in range(2))
     louder(loud)
     data = batch()
     for agent in (quiet, loud):

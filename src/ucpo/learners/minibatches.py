@@ -19,12 +19,12 @@ from ucpo.learners.actors import GaussianActor, OnPolicyActor
 from ucpo.learners.compiled.rollout_passes import (
     Decided,
     Rules,
-    Shape,
     Valued,
     Weights,
     divergence,
     one_pass,
 )
+from ucpo.learners.compiled.stacks import Shape
 from ucpo.learners.networks import Values
 from ucpo.learners.optimisation import Adam, add_squares, limit_norms
 from ucpo.learners.surrogates import Decisions, Known, Surrogate, compiled, slopes

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from ucpo.envs.interface import Episodes
-from ucpo.learners.compiled.slopes import PricedLoss, linear_costs
+from ucpo.learners.compiled.ucp_by_hand import ByHand, Judged
 from ucpo.learners.entropy import Entropy
 from ucpo.learners.from_replay import Equipment, FromReplay
 from ucpo.learners.from_replay import Settings as SharedSettings
-from ucpo.learners.networks import Critics, Sample
+from ucpo.learners.networks import Actor, Critics
 from ucpo.learners.optimisation import polyak
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.replay import Batch
@@ -71,7 +71,17 @@ class UCP(FromReplay):
         self.problem, self.entropy = problem, entropy
         self.target_actor = deepcopy(self.actor).requires_grad_(False)
         self._target_actor_weights: list[Tensor] = list(self.target_actor.parameters())
-        self._linear = linear_costs(problem, self._device)
+        by_hand = ByHand.possible(self.actor, self.critics, problem)
+        self._gradients = (ByHand if by_hand else Graph)(
+            self.actor,
+            self.critics,
+            self.target_actor,
+            self.target_critics,
+            problem=problem,
+            entropy=entropy,
+            regulariser=settings.regulariser,
+            expect_mean=settings.next_action == "mean",
+        )
 
     # --- Collect ---
 
@@ -101,63 +111,30 @@ class UCP(FromReplay):
 
     def _improve_critics(self, batch: Batch) -> dict[str, Tensor]:
         """Lines 14 to 23."""
-        with torch.no_grad():
-            targets = self._targets(batch)
-        quantiles = self.critics(batch.obs, batch.stock, batch.action)
-        losses = quantile_loss(quantiles, targets)  # lines 18 and 22, (2 + C,)
-        self._critic_descent.step(
-            losses.sum(), self.settings.critic.at(self.env_steps)
-        )  # 20 and 23
+        losses = self._gradients.of_critics(batch, self._targets(batch))
+        self._critic_descent.follow(self.settings.critic.at(self.env_steps))  # lines 20 and 23
         return {
-            "reward_critic_loss": losses[: Critics.REWARD].detach().mean(),
-            "cost_critic_loss": losses[Critics.REWARD :].detach().mean(),
+            "reward_critic_loss": losses[: Critics.REWARD].mean(),
+            "cost_critic_loss": losses[Critics.REWARD :].mean(),
         }
 
     def _targets(self, batch: Batch) -> Tensor:
         """Lines 14 to 16 and 21: what each critic should predict, (2 + C, batch, N)."""
-        s, z = batch.successor, batch.successor_stock
-        sample = self.target_actor.sample(s, z, self._noise)
-        action = torch.tanh(sample.mean) if self.settings.next_action == "mean" else sample.action
-        future = self.target_critics(s, z, action)
-        soft_reward = min_by_mean(future[:2]) - self.entropy.weight * sample.log_prob[:, None]
-        reward = bellman_target(batch.reward, batch.discount, soft_reward)
-        costs = bellman_target(batch.costs.T, batch.cost_discount, future[2:])
-        return torch.cat([reward.expand(2, -1, -1), costs])
+        return self._gradients.targets(batch, self._noise)
 
     def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:
         """Lines 24 to 29."""
-        sample = self.actor.sample(batch.obs, batch.stock, self._noise)
-        self.critics.requires_grad_(False)  # judges here; only the way back to the action counts
-        quantiles = self.critics(batch.obs, batch.stock, sample.action)
-        self.critics.requires_grad_(True)
-        loss = self._actor_loss(batch, sample, quantiles)
-        self._actor_descent.step(loss, self.settings.actor.at(self.env_steps))
-        self.entropy.update(sample.log_prob)
+        price = self.multiplier.value(batch.initial_stock)
+        judged = self._gradients.of_actor(batch, price, self._noise)
+        self._actor_descent.follow(self.settings.actor.at(self.env_steps))
+        self.entropy.update(judged.log_prob)
         return {
-            "actor_loss": loss.detach(),
-            "entropy": -sample.log_prob.detach().mean(),
+            "actor_loss": judged.loss,
+            "entropy": -judged.log_prob.mean(),
             "entropy_weight": self.entropy.weight,
-            "predicted_return": quantiles[: Critics.REWARD].detach().mean(),
-            "predicted_cost": quantiles[Critics.REWARD :].detach().mean(),
+            "predicted_return": judged.predicted_return,
+            "predicted_cost": judged.predicted_cost,
         }
-
-    def _actor_loss(self, batch: Batch, sample: Sample, quantiles: Tensor) -> Tensor:
-        """Lines 25 to 28."""
-        price, weight = self.multiplier.value(batch.initial_stock), self.entropy.weight
-        regulariser = self.settings.regulariser
-        if self._linear is not None:  # the same equation with its slopes, compiled
-            constants = (batch.stock, price, self._linear, weight, regulariser)
-            loss: Tensor = PricedLoss.apply(quantiles, *sample[1:], *constants)  # type: ignore[no-untyped-call]
-            return loss
-        size = squared_size(sample.mean, sample.log_std)
-        return actor_loss(
-            reward=quantiles[: Critics.REWARD].mean(-1).amin(0),
-            costs=quantiles[Critics.REWARD :].transpose(0, 1),
-            stock=batch.stock,
-            price=price,
-            problem=self.problem,
-            penalty=weight * sample.log_prob + regulariser * size,
-        )
 
     # --- Be asked and saved ---
 
@@ -172,6 +149,87 @@ class UCP(FromReplay):
 
 
 # --- The equations ---
+
+
+class Graph:
+    """What critics should predict, and the gradients of the losses, left in the weights.
+
+    `ucpo.learners.compiled.ucp_by_hand.ByHand` does the same where networks have compiled passes.
+
+    Args:
+        actor: The policy.
+        critics: Of quantiles.
+        target_actor: What follows the actor.
+        target_critics: What follows the critics.
+        problem: The constraints, one per cost.
+        entropy: The weight of the policy's entropy.
+        regulariser: Weight of the policy's squared size.
+        expect_mean: Whether targets count on the mean action, not on a sampled one.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        critics: Critics,
+        target_actor: Actor,
+        target_critics: Critics,
+        *,
+        problem: Problem,
+        entropy: Entropy,
+        regulariser: float,
+        expect_mean: bool,
+    ) -> None:
+        self._actor, self._critics = actor, critics
+        self._target_actor, self._target_critics = target_actor, target_critics
+        self._problem, self._entropy = problem, entropy
+        self._regulariser, self._expect_mean = regulariser, expect_mean
+
+    @torch.no_grad()
+    def targets(self, batch: Batch, noise: torch.Generator) -> Tensor:
+        """Lines 14 to 16 and 21: what each critic should predict, (2 + C, batch, N)."""
+        s, z = batch.successor, batch.successor_stock
+        sample = self._target_actor.sample(s, z, noise)
+        action = torch.tanh(sample.mean) if self._expect_mean else sample.action
+        future = self._target_critics(s, z, action)
+        soft_reward = min_by_mean(future[:2]) - self._entropy.weight * sample.log_prob[:, None]
+        reward = bellman_target(batch.reward, batch.discount, soft_reward)
+        costs = bellman_target(batch.costs.T, batch.cost_discount, future[2:])
+        return torch.cat([reward.expand(2, -1, -1), costs])
+
+    def of_critics(self, batch: Batch, targets: Tensor) -> Tensor:
+        """Lines 18 and 22: of each critic the loss whose gradient it is, (2 + C,)."""
+        quantiles = self._critics(batch.obs, batch.stock, batch.action)
+        losses = quantile_loss(quantiles, targets)
+        self._critics.zero_grad()
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def of_actor(self, batch: Batch, price: Tensor, noise: torch.Generator) -> Judged:
+        """Lines 24 to 28: the loss whose gradient it is, and what critics say of its actions.
+
+        Args:
+            batch: Of what was seen.
+            price: Multipliers of each episode's *initial* budget, (batch, C).
+            noise: Of the actions.
+        """
+        sample = self._actor.sample(batch.obs, batch.stock, noise)
+        self._critics.requires_grad_(False)  # judges here; only the way back to the action counts
+        quantiles = self._critics(batch.obs, batch.stock, sample.action)
+        self._critics.requires_grad_(True)
+        reward, costs = quantiles[: Critics.REWARD], quantiles[Critics.REWARD :]
+        size = squared_size(sample.mean, sample.log_std)
+        loss = actor_loss(
+            reward=reward.mean(-1).amin(0),
+            costs=costs.transpose(0, 1),
+            stock=batch.stock,
+            price=price,
+            problem=self._problem,
+            penalty=self._entropy.weight * sample.log_prob + self._regulariser * size,
+        )
+        self._actor.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        means = reward.detach().mean(), costs.detach().mean()
+        return Judged(loss.detach(), sample.log_prob.detach(), *means)
 
 
 def min_by_mean(twins: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ def compiled(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     taus: Any = levels(quantiles.shape[2]).numpy()
     others: Any = targets.contiguous().numpy()
     if targets.shape[2] <= FEW:
-        _compare(given, others, taus, gradient, loss)
+        compare(given, others, taus, gradient, loss)
     else:
         # NumPy's sort uses SIMD; one in the loop below would cost several times as much.
         _search(given, np.sort(others, axis=-1), taus, gradient, loss)
@@ -101,9 +101,10 @@ def _write_count(context: Any, build: Any, _signature: Any, arguments: Any) -> A
 
 
 @njit(cache=True, nogil=True)
-def _compare(
+def compare(
     quantiles: Floats, targets: Floats, taus: Floats, gradient: Floats, loss: Floats
 ) -> None:
+    """Loss summed over pairs, (critics, batch), and its gradient, for up to FEW targets."""
     critics, batch, count = quantiles.shape
     many, one = targets.shape[2], np.float32(1.0)
     blocks = (count + COLUMNS - 1) // COLUMNS

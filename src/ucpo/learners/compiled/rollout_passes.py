@@ -4,7 +4,7 @@ It is `ucpo.learners.minibatches.InTensors` for what is ordinary: Gaussian polic
 CPU. With minibatches of 64 and layers of 64 a step is some 50 microseconds of numbers, and each of
 the few dozen calls it would otherwise take is worth a few of these.
 
-Numba's cache does not see that it is stale when only `passes` and what they are made of,
+Numba's cache does not see that it is stale when only `passes` and what they are made of, `stacks`,
 `ratio_slopes` or `kernels` have changed: whoever edits one of them touches this file.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit
 
 from ucpo.learners.compiled.kernels import descend_rows, sum_row_squares
-from ucpo.learners.compiled.passes import answer, backward, forward
 from ucpo.learners.compiled.ratio_slopes import divergences, surrogate_slopes
+from ucpo.learners.compiled.stacks import Shape, and_back, says, there
 
 Floats = Any  # arrays of float32, as numba sees them
 Ints = Any
@@ -29,15 +29,6 @@ class Weights(NamedTuple):
     here: Floats  # (networks, P)
     means: Floats  # (networks, P)
     squares: Floats  # (networks, P)
-
-
-class Shape(NamedTuple):
-    """Of perceptrons, as `ucpo.learners.compiled.passes` wants to know it."""
-
-    sizes: Ints
-    activated: int
-    kind: int
-    short: bool
 
 
 class Decided(NamedTuple):
@@ -127,9 +118,7 @@ def one_pass(
 @njit(cache=True, nogil=True)
 def divergence(decided: Decided, actor: Weights, shape: Shape, log_std: Weights) -> Any:
     """Mean KL from the old policy to the present one, over the whole rollout."""
-    mean = np.empty((1, len(decided.sample), decided.sample.shape[1]), np.float32)
-    how = shape.sizes, shape.activated, shape.kind, shape.short
-    answer(actor.here, *how, decided.seen, mean)
+    mean = says(actor.here, shape, decided.seen)
     return divergences(decided.mean, decided.log_std, mean[0], log_std.here[0]).mean()
 
 
@@ -140,8 +129,7 @@ def _fit(
     """Mean squared errors of values, (members,), and the gradient of their sum."""
     members, batch = len(values.here), len(rows)
     inputs = _chosen(valued.seen, rows)
-    said = np.empty((members, batch, 1), np.float32)
-    hidden = _there(values.here, shape, inputs, said)
+    said, hidden = there(values.here, shape, inputs)
     for member in range(members):
         total = np.float32(0.0)
         for i in range(batch):
@@ -149,7 +137,7 @@ def _fit(
             total += error * error
             said[member, i, 0] = error * np.float32(2.0 / batch)
         errors[member] = total / np.float32(batch)
-    _and_back(values.here, shape, inputs, hidden, said, gradient)
+    and_back(values.here, shape, inputs, hidden, said, gradient)
 
 
 @njit(cache=True, nogil=True)
@@ -166,8 +154,7 @@ def _follow(
 ) -> Any:
     """The policy's loss and its gradient."""
     inputs = _chosen(decided.seen, rows)
-    mean = np.empty((1, len(rows), decided.sample.shape[1]), np.float32)
-    hidden = _there(actor.here, shape, inputs, mean)
+    mean, hidden = there(actor.here, shape, inputs)
     slope = np.empty_like(mean)
     loss = surrogate_slopes(
         surrogate,
@@ -184,7 +171,7 @@ def _follow(
         slope[0],
         of_log_std[0],
     )
-    _and_back(actor.here, shape, inputs, hidden, slope, gradient)
+    and_back(actor.here, shape, inputs, hidden, slope, gradient)
     return loss
 
 
@@ -198,24 +185,6 @@ def _chosen(seen: Floats, rows: Ints) -> Floats:
             for j in range(wide):
                 found[member, i, j] = seen[member, row, j]
     return found
-
-
-@njit(cache=True, nogil=True)
-def _there(flat: Floats, shape: Shape, inputs: Floats, said: Floats) -> Floats:
-    units = inputs.shape[1] * shape.sizes[1:-1].sum()
-    hidden = np.empty((len(flat), units), np.float32)
-    how = shape.sizes, shape.activated, shape.kind, shape.short
-    forward(flat, *how, inputs, hidden, said)
-    return hidden
-
-
-@njit(cache=True, nogil=True)
-def _and_back(
-    flat: Floats, shape: Shape, inputs: Floats, hidden: Floats, slope: Floats, gradient: Floats
-) -> None:
-    nothing = np.empty((len(flat), inputs.shape[1], 0), np.float32)
-    how = shape.sizes, shape.activated, shape.kind, shape.short
-    backward(flat, *how, inputs, hidden, slope, gradient, 0, nothing)
 
 
 @njit(cache=True, nogil=True)
