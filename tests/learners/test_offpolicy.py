@@ -41,6 +41,12 @@ def make(method="sac-lag", spec=SPEC, **overrides):
     return make_learner(config, spec, make_grid(config, spec), np.random.default_rng(0))
 
 
+def by_equations(agent):
+    """Let an agent learn by the graph, so that its networks can be made to say anything."""
+    agent._gradients = Graph(agent.behaviour, agent.critics, agent.target_critics)
+    return agent
+
+
 def batch(rows=32, costs=1, seed=0, **changes):
     generator = torch.Generator().manual_seed(seed)
 
@@ -127,17 +133,18 @@ def test_a_whole_step_of_the_actor_makes_the_worked_example(learner, expected):
     )
     sample = agent.actor.sample
     agent.actor.sample = lambda *a: sample(*a)._replace(log_prob=sample(*a).log_prob * 0.0 - 1.0)
-    agent._gradients = Graph(agent.behaviour, agent.critics)
+    by_equations(agent)
     assert agent._improve_actor(batch())["actor_loss"].item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("next_action", ["sampled", "mean"])
-def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, next_action):
-    """Two costs at two prices, units, a regulariser, limited norms, a stock that is seen."""
+@pytest.mark.parametrize("stock", ["shown", "hidden"])
+def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, next_action, stock):
+    """Two costs at two prices, units, a regulariser, limited norms."""
     options = {
         "budget": ("first=25", "second=5"),
-        "stock": "shown",
+        "stock": stock,
         "critic": {
             "reward_unit": 3.0,
             "cost_unit": 0.5,
@@ -149,7 +156,7 @@ def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, 
         "entropy": {"weight": 0.2, "rate": 1e-3},
     }
     by_hand, by_graph = (remembered(make(f"{learner}-lag", TWO, **options)) for _ in range(2))
-    by_graph._gradients = Graph(by_graph.behaviour, by_graph.critics)
+    by_equations(by_graph)
     assert isinstance(by_hand._gradients, ByHand)
     start, said = weights(by_hand), []
     for agent in (by_hand, by_graph):
@@ -194,7 +201,7 @@ def test_the_critics_loss_is_the_squared_error_in_their_own_units():
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_targets_take_the_smaller_reward_critic_for_both_and_the_own_one_for_each_cost(learner):
     budget, plain = ("first=25", "second=5"), {"weight": 0.0, "rate": 0.0}
-    agent = make(f"{learner}-lag", TWO, budget=budget, entropy=plain)
+    agent = by_equations(make(f"{learner}-lag", TWO, budget=budget, entropy=plain))
     future = torch.tensor([7.0, 5.0, 3.0, 2.0]).reshape(4, 1, 1).expand(4, 32, 1)
     agent.target_critics.forward = lambda *inputs: future
     data = batch(costs=2)
@@ -342,7 +349,8 @@ def louder(agent, factor=1e3):
 
 
 def test_entropy_is_no_part_of_a_cost():
-    quiet, loud = (make("sac-lag", entropy={"weight": 5.0, "rate": 0.0}) for _ in range(2))
+    certain = {"entropy": {"weight": 5.0, "rate": 0.0}}
+    quiet, loud = (by_equations(make("sac-lag", **certain)) for _ in range(2))
     louder(loud)
     one, two = quiet._targets(batch()), loud._targets(batch())
     assert torch.equal(one[2], two[2])
@@ -387,7 +395,7 @@ def test_prices_are_those_of_the_episodes_initial_stock(learner):
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_time_limit_bootstraps_from_the_stock_the_episode_ended_with(learner):
     """Others reset the stock first, and count on a full budget at every end."""
-    agent = make(f"{learner}-saute", entropy={"weight": 0.0, "rate": 0.0})
+    agent = by_equations(make(f"{learner}-saute", entropy={"weight": 0.0, "rate": 0.0}))
     agent.target_critics.forward = lambda obs, stock, action: stock.expand(3, -1, 1)
     obs, stock = np.zeros((8, 3), np.float32), np.full((8, 1), -4.0, np.float32)
     end = dataclasses.replace(

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ucpo.learners.compiled.slopes import squash, squash_slopes
+from ucpo.learners.compiled.hands import DeterministicHand, Hand, StochasticHand
 from ucpo.learners.entropy import Entropy
-from ucpo.learners.networks import LOG_STD_RANGE, Actor, Critics
+from ucpo.learners.networks import Actor, Critics
 from ucpo.learners.optimisation import polyak
 from ucpo.storage import states
 
@@ -37,17 +37,6 @@ class Proposal(NamedTuple):
     log_prob: Tensor  # (batch,) constants; 0 where there is no density
 
 
-class Draft(NamedTuple):
-    """The same without a graph: the way back is written down."""
-
-    action: Tensor  # (batch, action)
-    penalty: Tensor  # (batch,)
-    log_prob: Tensor  # (batch,)
-    back: Callable[[Tensor, Tensor], Tensor]
-    """From the slopes of actions, (batch, action), and penalties, (batch,), to the gradient of what
-    the actor's last layer said, (batch, 2 action)."""
-
-
 class Behaviour(Protocol):
     """What tells SAC from TD3."""
 
@@ -66,8 +55,8 @@ class Behaviour(Protocol):
     def propose(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Proposal:
         """What the critics are to judge."""
 
-    def draft(self, said: Tensor, noise: torch.Generator) -> Draft:
-        """The same proposal, made of what the actor's last layer said, (batch, 2 action)."""
+    def hand(self) -> Hand:
+        """The same without a graph, for networks that have compiled passes."""
 
     def learned(self, log_prob: Tensor) -> dict[str, Tensor]:
         """Go on after a step of the actor that had proposed with these, and say how it stands."""
@@ -103,6 +92,7 @@ class Stochastic:
         costs: int,
     ) -> None:
         self.actor, self.entropy, self._regulariser = actor, entropy, regulariser
+        self._expect_mean = next_action == "mean"
         self._choose = _choice(next_action, costs)
 
     def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Tensor:
@@ -122,25 +112,14 @@ class Stochastic:
         penalty = self.entropy.weight * sample.log_prob + self._regulariser * size
         return Proposal(sample.action, penalty, sample.log_prob.detach())
 
-    def draft(self, said: Tensor, noise: torch.Generator) -> Draft:
-        """The same."""
-        drawn = _normal(said[:, said.shape[1] // 2 :], noise)
-        bend, shift, action, log_prob, mean, log_std = squash(said, drawn, *LOG_STD_RANGE)
-        weight, regulariser = float(self.entropy.weight), self._regulariser
-        penalty = weight * log_prob
-        if regulariser:
-            penalty += regulariser * (mean.square().sum(-1) + log_std.square().sum(-1))
-
-        def back(of_action: Tensor, of_penalty: Tensor) -> Tensor:
-            sizes = [torch.zeros_like(mean)] * 2
-            if regulariser:
-                along = 2.0 * regulariser * of_penalty[:, None]
-                sizes = [along * mean, along * log_std]
-            slopes = (of_action, weight * of_penalty, *sizes)
-            half = 0.5 * (LOG_STD_RANGE[1] - LOG_STD_RANGE[0])
-            return squash_slopes((bend, shift, action, *slopes), half)
-
-        return Draft(action, penalty, log_prob, back)
+    def hand(self) -> Hand:
+        """The same without a graph."""
+        return StochasticHand(
+            self.actor,
+            self.entropy,
+            regulariser=self._regulariser,
+            expect_mean=self._expect_mean,
+        )
 
     def learned(self, log_prob: Tensor) -> dict[str, Tensor]:
         """Tune the weight of the entropy."""
@@ -190,6 +169,7 @@ class Deterministic:
         self._smoothing, self._limit = smoothing, smoothing_limit
         self._weights: list[Tensor] = list(actor.parameters())
         self._target_weights: list[Tensor] = list(self.target_actor.parameters())
+        self._expect_mean = next_action == "mean"
         self._choose = _choice(next_action, costs)
 
     def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Tensor:
@@ -212,18 +192,16 @@ class Deterministic:
         penalty = self._regulariser * mean.square().sum(-1)
         return Proposal(torch.tanh(mean), penalty, mean.new_zeros(len(mean)))
 
-    def draft(self, said: Tensor, noise: torch.Generator) -> Draft:
-        """The same."""
-        mean = said[:, : said.shape[1] // 2]
-        action = torch.tanh(mean)
-        penalty = self._regulariser * mean.square().sum(-1)
-
-        def back(of_action: Tensor, of_penalty: Tensor) -> Tensor:
-            sizes = 2.0 * self._regulariser * of_penalty[:, None] * mean
-            slope = of_action * (1.0 - action.square()) + sizes
-            return torch.cat([slope, torch.zeros_like(slope)], dim=1)
-
-        return Draft(action, penalty, mean.new_zeros(len(mean)), back)
+    def hand(self) -> Hand:
+        """The same without a graph."""
+        return DeterministicHand(
+            self.actor,
+            self.target_actor,
+            smoothing=self._smoothing,
+            smoothing_limit=self._limit,
+            regulariser=self._regulariser,
+            expect_mean=self._expect_mean,
+        )
 
     def learned(self, log_prob: Tensor) -> dict[str, Tensor]:
         """Nothing beside."""

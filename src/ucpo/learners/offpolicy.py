@@ -61,7 +61,9 @@ class OffPolicy(FromReplay):
         self.behaviour, self.pace, self.shaping = behaviour, pace, shaping
         self.metrics = (*_METRICS, *behaviour.metrics)
         possible = ByHand.possible(behaviour, self.critics)
-        self._gradients = (ByHand if possible else Graph)(behaviour, self.critics)
+        self._gradients = (ByHand if possible else Graph)(
+            behaviour, self.critics, self.target_critics
+        )
 
     # --- Collect ---
 
@@ -105,13 +107,9 @@ class OffPolicy(FromReplay):
             "cost_critic_loss": losses[Critics.REWARD :].mean(),
         }
 
-    @torch.no_grad()
     def _targets(self, batch: Batch) -> Tensor:
         """What each critic should predict, (2 + C, batch)."""
-        s, z = batch.successor, batch.successor_stock
-        ahead = self.behaviour.foresee(s, z, self._noise)
-        future = self.target_critics(s, z, ahead.actions)[..., 0]
-        return self._gradients.targets(batch, future, ahead.bonus)
+        return self._gradients.targets(batch, self._noise)
 
     def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:
         price = self.multiplier.value(batch.initial_stock)
@@ -164,20 +162,20 @@ class Graph:
     Args:
         behaviour: The actor and its ways.
         critics: With one output each.
+        target_critics: What follows them.
     """
 
-    def __init__(self, behaviour: Behaviour, critics: Critics) -> None:
-        self._behaviour, self._critics = behaviour, critics
+    def __init__(self, behaviour: Behaviour, critics: Critics, target_critics: Critics) -> None:
+        self._behaviour, self._critics, self._target_critics = behaviour, critics, target_critics
 
-    def targets(self, batch: Batch, future: Tensor, bonus: Tensor) -> Tensor:
-        """What each critic should predict, (2 + C, batch).
-
-        Args:
-            batch: Of what was seen.
-            future: Expected by the target critics at the end of each window, (2 + C, batch).
-            bonus: For the entropy, (batch,); rewards have it, costs never.
-        """
-        soft_reward = torch.minimum(future[0], future[1]) + bonus
+    @torch.no_grad()
+    def targets(self, batch: Batch, noise: torch.Generator) -> Tensor:
+        """What each critic should predict, (2 + C, batch)."""
+        s, z = batch.successor, batch.successor_stock
+        ahead = self._behaviour.foresee(s, z, noise)
+        future = self._target_critics(s, z, ahead.actions)[..., 0]
+        # Rewards have a bonus for the entropy, costs never.
+        soft_reward = torch.minimum(future[0], future[1]) + ahead.bonus
         reward = bellman_target(batch.reward, batch.discount, soft_reward)
         costs = bellman_target(batch.costs.T, batch.cost_discount, future[Critics.REWARD :])
         return torch.cat([reward.expand(Critics.REWARD, -1), costs])

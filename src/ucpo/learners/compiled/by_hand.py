@@ -2,6 +2,9 @@
 
 The equations are those of `ucpo.learners.offpolicy.Graph`, which other networks and devices use:
 autograd's bookkeeping of them takes as long as the products of small networks do.
+
+Numba's cache does not see that it is stale when only `stacks` or `seeing` has changed: whoever
+edits one of them touches this file.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from numba import njit
 from torch import Tensor
 
 from ucpo.learners.behaviours import Behaviour
-from ucpo.learners.compiled.kernels import ahead, back, joined
+from ucpo.learners.compiled.seeing import Perceptrons, Seeing, shown
+from ucpo.learners.compiled.slopes import arrays
+from ucpo.learners.compiled.stacks import and_back, back_to_inputs, says, there
 from ucpo.learners.networks import Critics
 from ucpo.learners.replay import Batch
 
@@ -27,10 +32,12 @@ class ByHand:
     Args:
         behaviour: The actor and its ways.
         critics: With one output each.
+        target_critics: What follows them.
     """
 
-    def __init__(self, behaviour: Behaviour, critics: Critics) -> None:
-        self._behaviour, self._critics = behaviour, critics
+    def __init__(self, behaviour: Behaviour, critics: Critics, target_critics: Critics) -> None:
+        self._hand, self._believed = behaviour.hand(), behaviour.believed
+        self._critics, self._target_critics = Seeing(critics.body), Seeing(target_critics.body)
         self._units = critics.units.numpy()
 
     @staticmethod
@@ -38,23 +45,31 @@ class ByHand:
         """Whether all of the networks have compiled passes."""
         return behaviour.actor.body.by_hand and critics.body.by_hand
 
-    def targets(self, batch: Batch, future: Tensor, bonus: Tensor) -> Tensor:
+    @torch.no_grad()
+    def targets(self, batch: Batch, noise: torch.Generator) -> Tensor:
         """What each critic should predict, (2 + C, batch)."""
-        found = np.empty(future.shape, np.float32)
-        gained: Any = [part.numpy() for part in (batch.reward, batch.costs)]
-        discounts: Any = [part.numpy() for part in (batch.discount, batch.cost_discount)]
-        _bellman(*gained, *discounts, future.numpy(), bonus.numpy(), found)  # type: ignore[call-arg]
+        ahead = self._hand.foresee(batch, noise)
+        found: Any = _targets(  # type: ignore[call-arg]
+            self._target_critics.now(),
+            self._units,
+            *arrays(batch.successor, batch.successor_stock),
+            ahead.action,
+            ahead.action if ahead.other is None else ahead.other,
+            ahead.other is not None,
+            ahead.bonus,
+            *arrays(batch.reward, batch.costs, batch.discount, batch.cost_discount),
+        )
         return torch.from_numpy(found)
 
     @torch.no_grad()
     def of_critics(self, batch: Batch, targets: Tensor) -> Tensor:
         """Of each critic the mean squared error in its own units, (2 + C,)."""
-        body = self._critics.body
-        inputs = joined([batch.obs, batch.action, body.scaled(batch.stock)], body.members)
-        said, seen = ahead(body.layers, inputs)
-        slope, losses = np.empty(said.shape, np.float32), np.empty(len(said), np.float32)
-        _squared(said.numpy(), targets.numpy(), self._units, slope, losses)
-        back(body.layers, inputs, seen, torch.from_numpy(slope), body.layers.gradient())
+        losses: Any = _critic_slopes(  # type: ignore[call-arg]
+            self._critics.now(),
+            self._units,
+            *arrays(batch.obs, batch.action, batch.stock, targets),
+            self._critics.gradient(),
+        )
         return torch.from_numpy(losses)
 
     @torch.no_grad()
@@ -62,24 +77,90 @@ class ByHand:
         self, batch: Batch, price: Tensor, noise: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The loss, what the critics say of the proposed actions, (2 + C, batch), and log_prob."""
-        actor, critics = self._behaviour.actor.body, self._critics.body
-        seen_by_actor = joined([batch.obs, actor.scaled(batch.stock)], 1)
-        said_by_actor, hidden_of_actor = ahead(actor.layers, seen_by_actor)
-        draft = self._behaviour.draft(said_by_actor[0], noise)
+        proposed = self._hand.propose(batch, noise)
+        loss, values, of_action, of_penalty = _judge(  # type: ignore[call-arg]
+            self._critics.now(),
+            self._units,
+            *arrays(batch.obs, batch.stock, price),
+            proposed.action,
+            proposed.penalty,
+            self._believed,
+        )
+        self._hand.learn(proposed, of_action, of_penalty)
+        return torch.tensor(loss), torch.from_numpy(values), torch.from_numpy(proposed.log_prob)
 
-        inputs = joined([batch.obs, draft.action, critics.scaled(batch.stock)], critics.members)
-        said, seen = ahead(critics.layers, inputs)
-        slope, of_penalty = np.empty(said.shape, np.float32), np.empty(len(price), np.float32)
-        given: Any = (said.numpy(), self._units, price.numpy(), draft.penalty.numpy())
-        loss: Any = _priced(*given, self._behaviour.believed, slope, of_penalty)  # type: ignore[call-arg]
 
-        first = batch.obs.shape[1]
-        asked = slice(first, first + draft.action.shape[1])
-        of_action = back(critics.layers, inputs, seen, torch.from_numpy(slope), None, asked).sum(0)
-        of_output = draft.back(of_action, torch.from_numpy(of_penalty))
-        of_weights = actor.layers.gradient()
-        back(actor.layers, seen_by_actor, hidden_of_actor, of_output[None], of_weights)
-        return torch.tensor(loss), said[:, :, 0] * self._critics.units[:, None], draft.log_prob
+@njit(cache=True, nogil=True, error_model="numpy")
+def _targets(
+    critics: Perceptrons,
+    units: Floats,
+    obs: Floats,
+    stock: Floats,
+    action: Floats,
+    other: Floats,
+    apart: bool,
+    bonus: Floats,
+    reward: Floats,
+    costs: Floats,
+    discount: Floats,
+    cost_discount: Floats,
+) -> Floats:
+    """The window's part and the discounted future's, (2 + C, batch)."""
+    future = np.empty((len(critics.flat), len(obs)), np.float32)
+    seen = shown(critics.eyes, obs, action, stock)
+    of_rewards = 2 if apart else len(critics.flat)
+    future[:of_rewards] = says(critics.flat[:of_rewards], critics.shape, seen)[:, :, 0]
+    if apart:
+        seen = shown(critics.eyes, obs, other, stock)
+        future[2:] = says(critics.flat[2:], critics.shape, seen)[:, :, 0]
+    for c in range(len(future)):
+        future[c] *= units[c]
+    found = np.empty_like(future)
+    _bellman(reward, costs, discount, cost_discount, future, bonus, found)
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _critic_slopes(
+    critics: Perceptrons,
+    units: Floats,
+    obs: Floats,
+    action: Floats,
+    stock: Floats,
+    targets: Floats,
+    gradient: Floats,
+) -> Floats:
+    """Losses, (2 + C,), and the gradient of their sum."""
+    inputs = shown(critics.eyes, obs, action, stock)
+    said, hidden = there(critics.flat, critics.shape, inputs)
+    slope, losses = np.empty_like(said), np.empty(len(said), np.float32)
+    _squared(said, targets, units, slope, losses)
+    and_back(critics.flat, critics.shape, inputs, hidden, slope, gradient)
+    return losses
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _judge(
+    critics: Perceptrons,
+    units: Floats,
+    obs: Floats,
+    stock: Floats,
+    price: Floats,
+    action: Floats,
+    penalty: Floats,
+    believed: int,
+) -> tuple[Any, Floats, Floats, Floats]:
+    """The loss, what critics say, (2 + C, batch), and its slopes in actions and in penalties."""
+    inputs = shown(critics.eyes, obs, action, stock)
+    said, inside = there(critics.flat, critics.shape, inputs)
+    slope, of_penalty = np.empty_like(said), np.empty_like(penalty)
+    loss = _priced(said, units, price, penalty, believed, slope, of_penalty)
+    where, many = obs.shape[1], action.shape[1]
+    of_action = back_to_inputs(critics.flat, critics.shape, inputs, inside, slope, where, many)
+    values = np.empty((len(said), len(obs)), np.float32)
+    for c in range(len(said)):
+        values[c] = said[c, :, 0] * units[c]
+    return loss, values, of_action, of_penalty
 
 
 @njit(cache=True, nogil=True)

@@ -3,8 +3,8 @@
 The equations are those of `ucpo.learners.ucp.Graph`, which other networks, utilities and devices
 use: autograd's bookkeeping of them takes longer than the products of small networks do.
 
-Numba's cache does not see that it is stale when only `stacks`, `counting`, `priced` or `slopes` has
-changed: whoever edits one of them touches this file.
+Numba's cache does not see that it is stale when only `stacks`, `seeing`, `counting`, `priced` or
+`slopes` has changed: whoever edits one of them touches this file.
 """
 
 from __future__ import annotations
@@ -18,18 +18,23 @@ from torch import Tensor
 
 from ucpo.learners.compiled.counting import FEW, compare, levels
 from ucpo.learners.compiled.priced import lesser, priced
+from ucpo.learners.compiled.seeing import (
+    HALF,
+    LOW,
+    Perceptrons,
+    Seeing,
+    in_units,
+    normal,
+    shown,
+)
 from ucpo.learners.compiled.slopes import arrays, squash_rows, squash_slopes_of_rows
-from ucpo.learners.compiled.stacks import Shape, and_back, back_to_inputs, says, there
+from ucpo.learners.compiled.stacks import and_back, back_to_inputs, says, there
 from ucpo.learners.entropy import Entropy
-from ucpo.learners.networks import LOG_STD_RANGE, Actor, Body, Critics
+from ucpo.learners.networks import Actor, Critics
 from ucpo.learners.replay import Batch
 from ucpo.problem import EXCESS, MEAN, Problem
 
 Floats = Any  # arrays of float32, as numba sees them
-
-LOW: Any = np.float32(LOG_STD_RANGE[0])
-HALF: Any = np.float32(0.5 * (LOG_STD_RANGE[1] - LOG_STD_RANGE[0]))
-"""Of log-deviations: the lowest one, and half their range."""
 
 
 class Judged(NamedTuple):
@@ -39,22 +44,6 @@ class Judged(NamedTuple):
     log_prob: Tensor  # (batch,) of the actions
     predicted_return: Tensor  # () mean of what the reward critics say of them
     predicted_cost: Tensor  # () of what the others say
-
-
-class Eyes(NamedTuple):
-    """What networks are shown of the stock."""
-
-    costs: int  # of how many costs
-    ceiling: Any  # stocks above look like this one
-    scales: Floats  # (costs,) what counts as one unit
-
-
-class Perceptrons(NamedTuple):
-    """Networks of one shape."""
-
-    flat: Floats  # (members, P)
-    shape: Shape
-    eyes: Eyes
 
 
 class Window(NamedTuple):
@@ -121,7 +110,7 @@ class ByHand:
             self._target_critics.now(),
             self._units,
             window,
-            _normal(batch.action, noise),
+            normal(batch.action, noise),
             self._expect_mean,
             np.float32(self._entropy.weight),
         )
@@ -147,7 +136,7 @@ class ByHand:
             self._critics.now(),
             self._units,
             *arrays(batch.obs, batch.stock, price),
-            _normal(batch.action, noise),
+            normal(batch.action, noise),
             self._linear,
             np.float32(self._entropy.weight),
             np.float32(self._regulariser),
@@ -155,60 +144,6 @@ class ByHand:
         )
         loss, reward, cost = torch.from_numpy(said)
         return Judged(loss, torch.from_numpy(log_prob), reward, cost)
-
-
-class Seeing:
-    """The networks of a body that is nothing else."""
-
-    def __init__(self, body: Body) -> None:
-        self._layers = body.layers
-        ceiling = np.inf if body.stock_ceiling is None else body.stock_ceiling
-        scales = np.empty(body.stock_size, np.float32)
-        if body.stock_size:
-            scales[:] = body.stock_scale
-        self._eyes = Eyes(body.stock_size, np.float32(ceiling), scales)
-
-    def now(self) -> Perceptrons:
-        """As they stand; products may be told to be shorter at any time."""
-        return Perceptrons(
-            self._layers.flat.detach().numpy(), Shape(*self._layers.shape), self._eyes
-        )
-
-    def gradient(self) -> Floats:
-        """Where it goes, (members, P)."""
-        return self._layers.gradient().numpy()
-
-
-def _normal(like: Tensor, noise: torch.Generator) -> Floats:
-    return torch.randn(like.shape, generator=noise).numpy()
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _shown(eyes: Eyes, obs: Floats, action: Floats, stock: Floats) -> Floats:
-    """Observations, actions and as much of the stock as is shown, side by side, (1, batch, in)."""
-    batch, wide, actions = len(obs), obs.shape[1], action.shape[1]
-    found = np.empty((1, batch, wide + actions + eyes.costs), np.float32)
-    for i in range(batch):
-        for j in range(wide):
-            found[0, i, j] = obs[i, j]
-        for j in range(actions):
-            found[0, i, wide + j] = action[i, j]
-        for j in range(eyes.costs):
-            seen = stock[i, j]
-            if seen > eyes.ceiling:
-                seen = eyes.ceiling
-            found[0, i, wide + actions + j] = seen / eyes.scales[j]
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _in_units(said: Floats, units: Floats) -> None:
-    """What critics say times what one unit of it stands for, in place."""
-    critics, batch, count = said.shape
-    for c in range(critics):
-        for i in range(batch):
-            for k in range(count):
-                said[c, i, k] *= units[c]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -225,13 +160,13 @@ def _targets(
     batch, actions = noise.shape
     sample = np.empty((5, batch, actions), np.float32)
     log_prob = np.empty(batch, np.float32)
-    seen = _shown(actor.eyes, window.obs, noise[:, :0], window.stock)
+    seen = shown(actor.eyes, window.obs, noise[:, :0], window.stock)
     said = says(actor.flat, actor.shape, seen)
     squash_rows(said[0], noise, LOW, HALF, sample, log_prob)
     action = np.tanh(sample[3]) if expect_mean else sample[2]
-    judged = _shown(critics.eyes, window.obs, action, window.stock)
+    judged = shown(critics.eyes, window.obs, action, window.stock)
     future = says(critics.flat, critics.shape, judged)
-    _in_units(future, units)
+    in_units(future, units)
     count = future.shape[2]
     for i in range(batch):
         chosen, _ = lesser(future, i)
@@ -258,14 +193,14 @@ def _critic_slopes(
     gradient: Floats,
 ) -> Floats:
     """Lines 18 and 22, and the gradient of their sum."""
-    inputs = _shown(critics.eyes, obs, action, stock)
+    inputs = shown(critics.eyes, obs, action, stock)
     quantiles, hidden = there(critics.flat, critics.shape, inputs)
-    _in_units(quantiles, units)
+    in_units(quantiles, units)
     members, batch, count = quantiles.shape
     slope, apart = np.empty_like(quantiles), np.empty((members, batch), np.float32)
     compare(quantiles, targets, taus, slope, apart)
     pairs = np.float32(batch * count * targets.shape[2])
-    _in_units(slope, units / pairs)
+    in_units(slope, units / pairs)
     and_back(critics.flat, critics.shape, inputs, hidden, slope, gradient)
     losses = np.empty(members, np.float32)
     for c in range(members):
@@ -289,15 +224,15 @@ def _actor_slopes(
 ) -> tuple[Floats, Floats]:
     """Lines 24 to 28: the loss with what critics predict, (3,), and log-probabilities, (batch,)."""
     batch, actions = noise.shape
-    seen = _shown(actor.eyes, obs, noise[:, :0], stock)
+    seen = shown(actor.eyes, obs, noise[:, :0], stock)
     said, hidden = there(actor.flat, actor.shape, seen)
     sample, log_prob = np.empty((5, batch, actions), np.float32), np.empty(batch, np.float32)
     squash_rows(said[0], noise, LOW, HALF, sample, log_prob)
     bend, shift, action, mean, log_std = sample
 
-    inputs = _shown(critics.eyes, obs, action, stock)
+    inputs = shown(critics.eyes, obs, action, stock)
     quantiles, inside = there(critics.flat, critics.shape, inputs)
-    _in_units(quantiles, units)
+    in_units(quantiles, units)
     slope, of_log_prob = np.empty_like(quantiles), np.empty_like(log_prob)
     of_mean, of_log_std = np.empty_like(mean), np.empty_like(mean)
     found = np.empty(3, np.float32)
@@ -316,7 +251,7 @@ def _actor_slopes(
         of_log_std,
     )
     found[1], found[2] = quantiles[:2].mean(), quantiles[2:].mean()
-    _in_units(slope, units)
+    in_units(slope, units)
     where = obs.shape[1]
     of_action = back_to_inputs(critics.flat, critics.shape, inputs, inside, slope, where, actions)
     of_said = np.empty((1, batch, 2 * actions), np.float32)
