@@ -279,7 +279,7 @@ def test_noise_of_td3_stays_within_its_limit_and_actions_within_theirs():
     ahead = agent.behaviour.foresee(data.obs, data.stock, agent._noise)
     assert (ahead.actions - quiet).abs().max().item() == pytest.approx(0.5, abs=1e-6)
     assert ahead.actions.abs().max() <= 1.0
-    explored = agent.behaviour.explore(data.obs, data.stock, agent._noise)
+    explored = agent.behaviour.explore(data.obs, data.stock, agent._noise, 0)
     assert explored.abs().max() == 1.0
     assert set(explored.unique().tolist()) >= {-1.0, 1.0}
 
@@ -288,8 +288,18 @@ def test_td3_explores_around_its_action_by_the_deviation_asked_for():
     agent = make("td3", offpolicy={"exploration": 0.1})
     data = batch(rows=4000)
     action = agent.actor.mode(data.obs, data.stock)
-    noise = agent.behaviour.explore(data.obs, data.stock, agent._noise) - action
+    noise = agent.behaviour.explore(data.obs, data.stock, agent._noise, 0) - action
     assert noise.std().item() == pytest.approx(0.1, rel=0.1)
+
+
+def test_td3s_noise_falls_by_the_schedule_of_the_run():
+    noise = {"exploration": 0.4, "final_exploration": 0.1}
+    agent = make("td3", offpolicy=noise, decay_start=100, decay_steps=200)
+    data = batch(rows=4000)
+    action = agent.actor.mode(data.obs, data.stock)
+    for env_steps, deviation in ((100, 0.4), (200, 0.2), (300, 0.1), (900, 0.1)):
+        noise = agent.behaviour.explore(data.obs, data.stock, agent._noise, env_steps) - action
+        assert noise.std().item() == pytest.approx(deviation, rel=0.1)
 
 
 def test_td3_leaves_the_outputs_it_does_not_use_alone():

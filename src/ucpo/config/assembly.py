@@ -366,5 +366,10 @@ def make_info(
 
 def make_decay(config: RunConfig, chosen: CriticConfig | ActorConfig) -> Decay:
     """The step size of a part, and how it falls."""
-    last = chosen.rate if chosen.final_rate is None else chosen.final_rate
-    return Decay(chosen.rate, last, config.decay_start, config.decay_steps)
+    return falling(config, chosen.rate, chosen.final_rate)
+
+
+def falling(config: RunConfig, first: float, last: float | None) -> Decay:
+    """From one value to the other by the schedule of the run; None: it stays."""
+    last = first if last is None else last
+    return Decay(first, last, config.decay_start, config.decay_steps)

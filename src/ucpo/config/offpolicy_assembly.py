@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ucpo.config.assembly import (
+    falling,
     make_entropy,
     make_equipment,
     make_problem,
@@ -57,11 +58,12 @@ def _stochastic(config: RunConfig, actor: Actor, spec: TaskSpec) -> Behaviour:
 
 
 def _deterministic(config: RunConfig, actor: Actor, spec: TaskSpec) -> Behaviour:
+    own = config.offpolicy
     return Deterministic(
         actor,
-        exploration=config.offpolicy.exploration,
-        smoothing=config.offpolicy.smoothing,
-        smoothing_limit=config.offpolicy.smoothing_limit,
+        exploration=falling(config, own.exploration, own.final_exploration),
+        smoothing=own.smoothing,
+        smoothing_limit=own.smoothing_limit,
         polyak=config.actor.polyak,
         regulariser=config.actor.regulariser,
         next_action=config.critic.next_action,

@@ -16,6 +16,9 @@ class OffPolicyConfig:
     """Updates of the critics for each of the actor and of all targets. More steadies the actor."""
     exploration: float = 0.1
     """td3: standard deviation of the noise while collecting, of actions in [-1, 1]."""
+    final_exploration: float | None = None
+    """td3: what it falls to between --decay-start and --decay-steps later; by default it stays.
+    Less lets prices move by what the policy costs without noise."""
     smoothing: float = 0.2
     """td3: the same of actions in targets. More makes critics flat between similar actions."""
     smoothing_limit: float = 0.5
@@ -27,6 +30,12 @@ class OffPolicyConfig:
     def __post_init__(self) -> None:
         within("offpolicy.delay", self.delay, 1, 10**6)
         within("offpolicy.exploration", self.exploration, 0.0, 10.0)
+        final = self.final_exploration
+        require(
+            final is None or 0.0 < final <= self.exploration,
+            "offpolicy.final_exploration must be above 0 and at most the exploration, "
+            f"{self.exploration}, got {final}",
+        )
         within("offpolicy.smoothing", self.smoothing, 0.0, 10.0)
         within("offpolicy.smoothing_limit", self.smoothing_limit, 0.0, 2.0)
 

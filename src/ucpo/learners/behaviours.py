@@ -16,7 +16,7 @@ from torch import Tensor
 from ucpo.learners.compiled.hands import DeterministicHand, Hand, StochasticHand
 from ucpo.learners.entropy import Entropy
 from ucpo.learners.networks import Actor, Critics
-from ucpo.learners.optimisation import polyak
+from ucpo.learners.optimisation import Decay, polyak
 from ucpo.storage import states
 
 NextAction = Literal["sampled", "mean"]
@@ -46,7 +46,7 @@ class Behaviour(Protocol):
     believed: int
     """Of the two reward critics, how many the actor listens to: to the lowest of them."""
 
-    def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Tensor:
+    def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator, env_steps: int) -> Tensor:
         """Actions to collect with, (n, action)."""
 
     def foresee(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Foresight:
@@ -95,7 +95,7 @@ class Stochastic:
         self._expect_mean = next_action == "mean"
         self._choose = _choice(next_action, costs)
 
-    def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Tensor:
+    def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator, env_steps: int) -> Tensor:
         """Sampled actions."""
         return self.actor.sample(obs, stock, noise).action
 
@@ -156,7 +156,7 @@ class Deterministic:
         self,
         actor: Actor,
         *,
-        exploration: float,
+        exploration: Decay,
         smoothing: float,
         smoothing_limit: float,
         polyak: float,
@@ -172,10 +172,11 @@ class Deterministic:
         self._expect_mean = next_action == "mean"
         self._choose = _choice(next_action, costs)
 
-    def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Tensor:
+    def explore(self, obs: Tensor, stock: Tensor, noise: torch.Generator, env_steps: int) -> Tensor:
         """The actor's actions with noise, within their bounds."""
         action = self.actor.mode(obs, stock)
-        return (action + self._exploration * _normal(action, noise)).clamp(-1.0, 1.0)
+        deviation = self._exploration.at(env_steps)
+        return (action + deviation * _normal(action, noise)).clamp(-1.0, 1.0)
 
     def foresee(self, obs: Tensor, stock: Tensor, noise: torch.Generator) -> Foresight:
         """The target actor's, smoothed by clipped noise; no entropy."""

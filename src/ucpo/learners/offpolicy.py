@@ -69,7 +69,7 @@ class OffPolicy(FromReplay):
 
     def explore(self, obs: Tensor, stock: Tensor) -> Tensor:
         """As the behaviour does."""
-        return self.behaviour.explore(obs, stock, self._noise)
+        return self.behaviour.explore(obs, stock, self._noise, self.env_steps)
 
     def observe(self, episodes: Episodes) -> None:
         """Finished episodes move the prices, now or later."""

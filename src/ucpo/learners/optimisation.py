@@ -27,6 +27,8 @@ class Decay:
 
     def at(self, env_steps: int) -> float:
         """The step size after so many environment steps."""
+        if self.first == self.last:
+            return self.first
         share = min(max(env_steps - self.start, 0) / self.env_steps, 1.0)
         return float(self.first * (self.last / self.first) ** share)
 
