@@ -1,6 +1,7 @@
 """The on-policy learner: what it must not get wrong, and what it reduces to."""
 
 import dataclasses
+import functools
 import logging
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 from ucpo.config.assembly import make_grid, make_learner
 from ucpo.config.files import resolve
 from ucpo.envs.illustration import Courier
-from ucpo.envs.interface import Outcome, TaskSpec, VectorTask
+from ucpo.envs.interface import Hold, Outcome, TaskSpec, VectorTask
 from ucpo.envs.shaping import Staggered
 from ucpo.learners.surrogates import GAUSSIAN
 from ucpo.policies.policy import load
@@ -435,6 +436,21 @@ def test_rewards_that_make_exceeding_pay_are_warned_about_once(method, changes, 
     with caplog.at_level(logging.WARNING, "ucpo"):
         learn(learner, task, begun, 3)
     assert [words in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(("steps", "warnings"), [(2, 0), (4, 1)])
+def test_a_penalty_is_compared_with_what_a_decision_brings_however_long_it_is_held(
+    steps, warnings, caplog
+):
+    """Steps at -0.3 are -0.6 or -1.2 a decision; being over budget is -1."""
+    learner, task, begun = make("ppo-saute", gamma=1.0, ppo={"log_std": -9.0})
+    with torch.no_grad():
+        learner.actor.body.layers.stack()[-1][1].fill_(-0.3)
+    task.step = functools.partial(task.step, hold=Hold(steps))
+    collect(learner, task, begun)
+    with caplog.at_level(logging.WARNING, "ucpo"):
+        list(learner.improve())
+    assert len(caplog.records) == warnings
 
 
 def test_budgets_look_different_at_the_start_and_0_is_one_of_them():

@@ -281,8 +281,7 @@ class PPO:
 
     def _doubt(self) -> None:
         """Say once what speaks against the rewards as they are shaped."""
-        made = int(self.rollout.env_steps.sum())
-        doubt = self._shaping.doubt(self._earned / made)
+        doubt = self._shaping.doubt(self._earned / self.rollout.env_steps.size)
         self._earned = 0.0
         if doubt is not None and not self._doubted:
             self._doubted = True
