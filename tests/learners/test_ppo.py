@@ -549,3 +549,17 @@ def test_learning_rates_follow_the_goal_of_the_configuration():
     assert make(env_steps=2000)[0].settings.actor.at(1000) == pytest.approx(1.5e-4)
     assert settings.actor.at(2000) == 0.0
     assert make(ppo={"decay": "actor"})[0].settings.critic.at(999) == 3e-4
+
+
+@pytest.mark.parametrize("unit", ["1", "2"])
+def test_a_training_that_is_extended_learns_until_its_new_end(tmp_path, unit):
+    """Its rates had fallen to 0 at the end it was first planned for."""
+    how = {**COURIER, "budget": "3", "cost_units": unit}
+    run = Run("Courier-v0", method="ppo-lag", **how).learn(run=tmp_path / "run", show=False)
+    before, whole = weights(run.policy().actor), run.config.ppo.actor_rate
+    resumed = Run.resume(tmp_path / "run", env_steps=3200)
+    run.learn(1600, show=False)
+    assert (weights(run.policy().actor) != before).any()
+    for one in (run, resumed):
+        learner = one.learner if unit == "1" else one.learner.learner
+        assert learner.settings.actor.at(1600) == pytest.approx(whole / 2)
