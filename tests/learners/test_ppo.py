@@ -167,6 +167,23 @@ def test_a_time_limit_bootstraps_from_the_stock_of_the_episode_that_ended():
     assert not np.allclose(rollout.successor_stock[ends, 0], begins)
 
 
+class PlaceValues(nn.Module):
+    """Values that are the first number of the observation."""
+
+    def forward(self, obs, stock, left):
+        return torch.stack([obs[:, 0], obs[:, 0]])
+
+
+@pytest.mark.parametrize(("decision", "place"), [(4, 5.0), (7, 8.0)])  # a time limit; the last one
+def test_what_follows_the_end_of_an_episode_or_rollout_is_valued_where_it_led_to(decision, place):
+    """Not where the next episode begins, which is at 0."""
+    learner, task, begun = make(task=Walk(steps=5), networks={"normalise": False}, ppo={"lam": 0.0})
+    collect(learner, task, begun)
+    learner.values = PlaceValues()
+    target = judged(learner)[2].reshape(2, 8, 4)[0, decision]
+    assert target == pytest.approx(learner.rollout.reward[decision] + 0.9 * place)
+
+
 def test_episodes_longer_than_a_rollout_are_seen_to_their_end():
     learner, task, begun = make(ppo={"rollout": 4})
     lengths = []
@@ -262,6 +279,21 @@ def test_passes_stop_after_a_whole_one_and_what_overshot_is_kept():
     assert (weights(learner.actor) != before).any()
 
 
+@pytest.mark.parametrize("features", [0, 4])  # compiled passes, and others
+def test_passes_stop_by_the_divergence_over_the_whole_rollout(features):
+    """That of a single minibatch would stop them by its noise."""
+    how = {"networks": {"stock_features": features}, "ppo": {"last_layer": 1.0}}
+    learner, task, begun = make("ucp-ppo", **how)
+    collect(learner, task, begun)
+    seen, (old, _, _) = learner._seen(), judged(learner)
+    (said,) = learner.improve()
+    with torch.no_grad():
+        output, spread = learner.actor(seen.obs, seen.stock), learner.actor.spread
+    moved = GAUSSIAN.divergence(old.output, old.spread, output, spread)
+    assert said["divergence"].item() == pytest.approx(moved.mean().item(), rel=1e-3)
+    assert moved.std() > 0.1 * moved.mean()  # so that it matters over what the mean is
+
+
 def test_what_a_broken_environment_said_is_left_out():
     learner, task, begun = make()
     collect(learner, task, begun)
@@ -285,6 +317,16 @@ def test_prices_move_only_by_episodes_that_are_new():
     learner.multiplier.update = calls.append
     learn(learner, task, begun, 5)  # episodes end in the third and in the fifth
     assert calls == [48, 80]
+
+
+def test_prices_move_before_the_policy_learns_at_them():
+    learner, task, begun = make(ppo={"rollout": 12})  # long enough for episodes to end
+    order = []
+    value = learner.multiplier.value
+    learner.multiplier.update = lambda env_steps: order.append("moved")
+    learner.multiplier.value = lambda stock: (order.append("asked"), value(stock))[1]
+    learn(learner, task, begun, 1)
+    assert order == ["moved", "asked"]
 
 
 def test_the_price_is_that_of_the_initial_stock():
@@ -353,6 +395,13 @@ def test_a_penalty_is_a_price_that_stays():
     two = trained("ucp-ppo", multiplier={"kind": "fixed", "initial": 2.0})
     assert one.prices()[0].tolist() == [2.0] * 4
     assert weights(one.actor).tolist() == weights(two.actor).tolist()
+
+
+def test_jiang_charges_everything_spent_in_the_step_that_exceeds():
+    learner, task, begun = make("ppo-jiang", task=Walk(chance=1.0), budget="2")
+    collect(learner, task, begun)
+    charged = learner.rollout.increments[:, :, 0].T.tolist()
+    assert charged == [[0.0, 0.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0]] * 4
 
 
 @pytest.mark.parametrize("method", ["ppo-pid", "oncrpo", "focops", "p3o", "ppo-et", "ppo-saute"])
