@@ -316,6 +316,8 @@ def test_targets_follow_by_their_share_and_td3s_actor_too():
 def test_costs_may_count_on_the_mean_action_while_rewards_do_not(learner):
     """As OmniSafe has it: the actor as it is now, without noise."""
     agent = make(f"{learner}-lag", critic={"next_action": "mean"})
+    for weight in agent.actor.parameters():
+        weight.data += 0.1  # ahead of a target actor
     ahead = agent.behaviour.foresee(batch().successor, batch().stock, agent._noise)
     assert ahead.actions.shape == (3, 32, 2)
     mean = agent.actor.mode(batch().successor, batch().stock)
