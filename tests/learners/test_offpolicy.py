@@ -134,9 +134,11 @@ def test_a_whole_step_of_the_actor_makes_the_worked_example(learner, expected):
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("next_action", ["sampled", "mean"])
 def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, next_action):
-    """Two costs at two prices, units, a regulariser, limited norms, a stock that is seen."""
+    """Two costs, prices by budget, units, a regulariser, limited norms, a stock that is seen."""
     options = {
-        "budget": ("first=25", "second=5"),
+        "starts": "grid",
+        "budget": (),
+        "budget_range": ("first=0:25", "second=0:5"),
         "stock": "shown",
         "critic": {
             "reward_unit": 3.0,
@@ -154,7 +156,7 @@ def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, 
     start, said = weights(by_hand), []
     for agent in (by_hand, by_graph):
         for price, table in zip((2.0, 0.3), agent.multiplier.parameters, strict=True):
-            table[:] = price
+            table[:] = torch.linspace(0.0, 2.0 * price, len(table))
         said.append([agent.update() for _ in range(8)])
     for one, two, first in zip(weights(by_hand), weights(by_graph), start, strict=True):
         torch.testing.assert_close(one, two, rtol=0.0, atol=2e-6)
@@ -386,6 +388,17 @@ def test_prices_are_those_of_the_episodes_initial_stock(learner):
     assert original(data.initial_stock)[:, 0].tolist() == (30.0 + data.initial_stock[:, 0]).tolist()
 
 
+@pytest.mark.parametrize("ways", [ByHand, Graph])
+def test_rows_of_different_budgets_have_each_their_own_price(ways):
+    """At prices of 0 and of millions in one batch: minus the reward of one, the other's cost."""
+    agent = make("td3-lag")
+    price = torch.tensor([[0.0], [1e9]])
+    ways = ways(agent.behaviour, agent.critics)
+    loss, values, _ = ways.of_actor(batch(2), price, agent._noise)
+    expected = (-values[0, 0] + values[2, 1]) / 2.0
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
+
+
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_time_limit_bootstraps_from_the_stock_the_episode_ended_with(learner):
     """Others reset the stock first, and count on a full budget at every end."""
@@ -567,6 +580,15 @@ def test_random_actions_come_first_and_nothing_is_learned_from_them_alone():
     assert list(agent.improve()) == []
     agent.act(np.zeros((8, 3), np.float32), np.zeros((8, 1), np.float32))
     assert len(list(agent.improve())) == 1
+
+
+def test_random_actions_reach_as_far_as_actions_do_and_no_further():
+    """Others scale them twice, so that nothing is ever tried with force."""
+    agent = make("td3", random_steps=64)
+    actions = agent.act(np.zeros((2000, 3), np.float32), np.zeros((2000, 1), np.float32))
+    assert (actions.min(), actions.max()) == pytest.approx((-1.0, 1.0), abs=0.01)
+    assert np.abs(actions).max() <= 1.0
+    assert actions.std() == pytest.approx(1.0 / np.sqrt(3.0), rel=0.05)
 
 
 def test_metrics_are_those_announced():
