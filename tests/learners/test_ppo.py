@@ -282,14 +282,14 @@ def test_passes_stop_after_a_whole_one_and_what_overshot_is_kept():
 @pytest.mark.parametrize("features", [0, 4])  # compiled passes, and others
 def test_passes_stop_by_the_divergence_over_the_whole_rollout(features):
     """That of a single minibatch would stop them by its noise."""
-    how = {"networks": {"stock_features": features}, "ppo": {"last_layer": 1.0}}
-    learner, task, begun = make("ucp-ppo", **how)
+    how = {"networks": {"stock_features": features}}
+    learner, task, begun = make("ucp-ppo", ppo={"last_layer": 1.0, "actor_rate": 0.03}, **how)
     collect(learner, task, begun)
     seen, (old, _, _) = learner._seen(), judged(learner)
     (said,) = learner.improve()
     with torch.no_grad():
         output, spread = learner.actor(seen.obs, seen.stock), learner.actor.spread
-    moved = GAUSSIAN.divergence(old.output, old.spread, output, spread)
+    moved = GAUSSIAN.divergence(old.output, old.spread, output, spread)  # from the old policy
     assert said["divergence"].item() == pytest.approx(moved.mean().item(), rel=1e-3)
     assert moved.std() > 0.1 * moved.mean()  # so that it matters over what the mean is
 
