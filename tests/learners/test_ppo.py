@@ -308,6 +308,16 @@ def test_what_a_broken_environment_said_is_left_out():
     assert learned == [31]
 
 
+@pytest.mark.parametrize("method", ["p3o", "cpo"])
+def test_costs_without_a_price_are_centred_and_keep_their_unit(method):
+    learner, task, begun = make(method, budget="5")
+    collect(learner, task, begun)
+    old, values, targets = judged(learner)
+    better = targets[1] - values[1]
+    assert abs(better.mean()) > 0.1  # so that it matters
+    assert old.costs[:, 0] == pytest.approx(better - better.mean(), abs=1e-5)
+
+
 # --- prices ---
 
 
