@@ -1,5 +1,7 @@
 """On-policy methods as files, presets that know learners, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -132,6 +134,7 @@ def test_tasks_are_shaped_as_methods_ask():
         ("ppo-lag", {"budget": ()}, "trains for one budget; say which, e.g. --budget 25"),
         ("ppo-pid", {"budget": (), "starts": "grid"}, "one budget, not of a range; give --budget"),
         ("oncrpo", {"budget": (), "starts": "grid"}, "one budget, not for a range; give --budget"),
+        ("p3o", {"budget": (), "starts": "grid"}, "one budget, not for a range; give --budget"),
         ("cpo", {"budget": (), "starts": "grid"}, "one budget, not for a range; give --budget"),
         ("pcpo", {"budget": (), "starts": "grid"}, "one budget, not for a range; give --budget"),
         ("ppo-saute", {"multiplier": {"kind": "clamped"}}, "penalises costs already"),
@@ -155,3 +158,10 @@ def test_tasks_are_shaped_as_methods_ask():
 def test_what_makes_no_sense_is_refused_with_a_remedy(method, changes, words):
     with pytest.raises(UsageError, match=words):
         make(method, **changes)
+
+
+@pytest.mark.parametrize("method", ["p3o", "cpo", "pcpo"])
+def test_updates_that_keep_a_cost_themselves_keep_one(method):
+    two = dataclasses.replace(SPEC, cost_names=("first", "second"))
+    with pytest.raises(UsageError, match=rf"{method} keeps one cost.*name one cost \(--costs\)"):
+        make(method, two)

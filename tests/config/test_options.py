@@ -1,5 +1,6 @@
 import pytest
 
+from ucpo.config.offpolicy_options import OffPolicyConfig
 from ucpo.config.options import EntropyConfig, MultiplierConfig, ReplayConfig, RunConfig
 from ucpo.errors import UsageError
 
@@ -24,6 +25,10 @@ def test_the_defaults_are_valid():
         (lambda: EntropyConfig(rate=0.1), "must start above 0"),
         (lambda: RunConfig(starts="single"), "--budget 25"),
         (lambda: MultiplierConfig(gains=(0.1, 0.2)), "three numbers"),
+        (
+            lambda: OffPolicyConfig(exploration=0.1, final_exploration=0.2),
+            "above 0 and at most the exploration, 0.1, got 0.2",
+        ),
     ],
 )
 def test_values_without_sense_are_refused_with_what_would_make_it(make, message):

@@ -1,5 +1,7 @@
 """What methods change about tasks: rewards, ends of episodes, and nothing else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,31 @@ def test_exactly_on_budget_is_within_it(stock, cost, expected):
     assert shaped(Plain(), stock, cost) == 7.0
 
 
+def test_of_several_budgets_every_one_must_hold():
+    """Costs of 1 after stocks of -5 and 0: the second budget is exceeded, by 1."""
+    stock, cost = np.array([[-5.0, 0.0]]), np.array([[1.0, 1.0]])
+    step = np.array([7.0]), stock, stock + cost, np.array([[-5.0, -3.0]])
+    assert Saute(0.2)(*step).item() == -0.2
+    assert NothingOnceExceeded()(*step).item() == 0.0
+    assert Penalty(2.0, excess)(*step).item() == 7.0 - 2.0 * 1.0
+    assert Penalty(2.0, all_or_nothing)(*step).item() == 7.0 - 2.0 * 4.0
+
+
+@pytest.mark.parametrize(("budgets", "ended"), [((9, 9), None), ((9, 2), 3), ((1, 9), 2)])
+def test_whichever_budget_is_exceeded_first_ends_the_episode(budgets, ended):
+    class Both(TwoActions):
+        def advance(self, actions):
+            out = super().advance(actions)
+            return dataclasses.replace(out, costs=np.repeat(out.costs, 2, axis=1))
+
+    task = Both(1)
+    task.spec = dataclasses.replace(task.spec, cost_names=("one", "two"))
+    task = EarlyTermination(task)
+    task.reset(iter([Start(0, -np.array(budgets, np.float32))] * 9))
+    lengths = [step.episodes.lengths.tolist() for step in (task.step(STAY) for _ in range(4))]
+    assert lengths.index([ended]) + 1 == ended if ended else lengths == [[]] * 4
+
+
 def test_penalties_charge_what_a_step_adds():
     assert shaped(Penalty(2.0, excess), -1, 3) == 7.0 - 2.0 * 2
     assert shaped(Penalty(2.0, all_or_nothing), -1, 3) == 7.0 - 2.0 * 5
@@ -71,6 +98,12 @@ def test_episodes_end_in_the_step_that_exceeds_and_not_in_one_that_reaches():
     last = steps[-1]
     before = last.successor_stock - last.costs
     assert rewards(last.reward, before, last.successor_stock, last.initial_stock).item() == 0.0
+
+
+def test_an_episode_that_exceeds_its_budget_as_time_runs_out_has_no_future():
+    task = started(EarlyTermination(TwoActions(1, max_episode_steps=3)), 2)
+    last = [task.step(STAY) for _ in range(3)][-1]
+    assert (last.terminated.tolist(), last.truncated.tolist()) == ([True], [False])
 
 
 def test_what_an_episode_spent_does_not_count_in_the_next():

@@ -154,6 +154,26 @@ def test_pid_follows_the_worked_sequence(gains, means, prices):
     assert found == pytest.approx(prices, rel=1e-5)
 
 
+def test_the_rise_that_pid_answers_is_over_its_last_ten_moves():
+    """From 0 at first; later also against where it was ten moves ago."""
+    controller, found = Pid(BudgetGrid.fixed([25.0]), (0.0, 0.0, 1.0), window=1), []
+    for _ in range(12):
+        controller.observe(episodes((25.0, 20.0)))
+        controller.update(0)
+        found += controller.tables()[0].tolist()
+    smoothed = [20.0 * (1.0 - 0.95**move) for move in range(13)]
+    assert found[:10] == pytest.approx(smoothed[1:11])
+    assert found[10:] == pytest.approx([smoothed[11] - smoothed[1], smoothed[12] - smoothed[2]])
+
+
+def test_what_pid_adds_up_never_falls_below_0_so_it_answers_at_once():
+    controller = Pid(BudgetGrid.fixed([25.0]), (0.0, 0.01, 0.0), window=1)
+    for cost in (0.0,) * 10 + (35.0,):
+        controller.observe(episodes((25.0, cost)))
+        controller.update(0)
+    assert controller.tables()[0].tolist() == pytest.approx([0.01 * 10.0])
+
+
 def test_pid_moves_once_per_batch_of_episodes_however_often_it_is_asked():
     asked_often, asked_once = (Pid(BudgetGrid.fixed([25.0]), (0.1, 0.01, 0.5)) for _ in range(2))
     for mean in (30.0, 30.0, 90.0):

@@ -75,6 +75,20 @@ def test_a_single_row_is_answered_like_the_same_row_in_a_batch_and_from_a_file(t
     assert np.array_equal(batch, agent.policy().act(obs, stock))
 
 
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("method", ["ucp", "ucp-ppo"])
+def test_a_policy_stays_as_it_is_while_training_goes_on(method, normalise):
+    networks, ppo = {"hidden": [8], "normalise": normalise}, {"rollout": 10, "minibatch": 40}
+    how = {"networks": networks, "ppo": ppo, "random_steps": 0, "num_envs": 4, "env_steps": 80}
+    agent = UCP("Courier-v0", method=method, **how)
+    obs, stock = np.ones((1, 2), np.float32), np.zeros((1, 1), np.float32)
+    policy = agent.policy()
+    before = policy.act(obs, stock)
+    agent.learn(show=False)
+    assert policy.act(obs, stock).tolist() == before.tolist()
+    assert agent.policy().act(obs, stock).tolist() != before.tolist()
+
+
 def test_a_scale_of_nothing_in_a_file_is_refused(tmp_path):
     agent = UCP("Courier-v0", networks={"hidden": [8], "normalise": True}, env_steps=100)
     policy = agent.policy()

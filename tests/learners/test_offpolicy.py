@@ -141,9 +141,11 @@ def test_a_whole_step_of_the_actor_makes_the_worked_example(learner, expected):
 @pytest.mark.parametrize("next_action", ["sampled", "mean"])
 @pytest.mark.parametrize("stock", ["shown", "hidden"])
 def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, next_action, stock):
-    """Two costs at two prices, units, a regulariser, limited norms."""
+    """Two costs, prices by budget, units, a regulariser, limited norms."""
     options = {
-        "budget": ("first=25", "second=5"),
+        "starts": "grid",
+        "budget": (),
+        "budget_range": ("first=0:25", "second=0:5"),
         "stock": stock,
         "critic": {
             "reward_unit": 3.0,
@@ -161,7 +163,7 @@ def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, 
     start, said = weights(by_hand), []
     for agent in (by_hand, by_graph):
         for price, table in zip((2.0, 0.3), agent.multiplier.parameters, strict=True):
-            table[:] = price
+            table[:] = torch.linspace(0.0, 2.0 * price, len(table))
         said.append([agent.update() for _ in range(8)])
     for one, two, first in zip(weights(by_hand), weights(by_graph), start, strict=True):
         torch.testing.assert_close(one, two, rtol=0.0, atol=2e-6)
@@ -333,6 +335,8 @@ def test_targets_follow_by_their_share_and_td3s_actor_too():
 def test_costs_may_count_on_the_mean_action_while_rewards_do_not(learner):
     """As OmniSafe has it: the actor as it is now, without noise."""
     agent = make(f"{learner}-lag", critic={"next_action": "mean"})
+    for weight in agent.actor.parameters():
+        weight.data += 0.1  # ahead of a target actor
     ahead = agent.behaviour.foresee(batch().successor, batch().stock, agent._noise)
     assert ahead.actions.shape == (3, 32, 2)
     mean = agent.actor.mode(batch().successor, batch().stock)
@@ -400,6 +404,17 @@ def test_prices_are_those_of_the_episodes_initial_stock(learner):
     agent._improve_actor(data)
     assert torch.equal(asked[0], data.initial_stock)
     assert original(data.initial_stock)[:, 0].tolist() == (30.0 + data.initial_stock[:, 0]).tolist()
+
+
+@pytest.mark.parametrize("ways", [ByHand, Graph])
+def test_rows_of_different_budgets_have_each_their_own_price(ways):
+    """At prices of 0 and of millions in one batch: minus the reward of one, the other's cost."""
+    agent = make("td3-lag")
+    price = torch.tensor([[0.0], [1e9]])
+    gradients = ways(agent.behaviour, agent.critics, agent.target_critics)
+    loss, values, _ = gradients.of_actor(batch(2), price, agent._noise)
+    expected = (-values[0, 0] + values[2, 1]) / 2.0
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -583,6 +598,15 @@ def test_random_actions_come_first_and_nothing_is_learned_from_them_alone():
     assert list(agent.improve()) == []
     agent.act(np.zeros((8, 3), np.float32), np.zeros((8, 1), np.float32))
     assert len(list(agent.improve())) == 1
+
+
+def test_random_actions_reach_as_far_as_actions_do_and_no_further():
+    """Others scale them twice, so that nothing is ever tried with force."""
+    agent = make("td3", random_steps=64)
+    actions = agent.act(np.zeros((2000, 3), np.float32), np.zeros((2000, 1), np.float32))
+    assert (actions.min(), actions.max()) == pytest.approx((-1.0, 1.0), abs=0.01)
+    assert np.abs(actions).max() <= 1.0
+    assert actions.std() == pytest.approx(1.0 / np.sqrt(3.0), rel=0.05)
 
 
 def test_metrics_are_those_announced():

@@ -1,6 +1,7 @@
 """The on-policy learner: what it must not get wrong, and what it reduces to."""
 
 import dataclasses
+import functools
 import logging
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 from ucpo.config.assembly import make_grid, make_learner
 from ucpo.config.files import resolve
 from ucpo.envs.illustration import Courier
-from ucpo.envs.interface import Outcome, TaskSpec, VectorTask
+from ucpo.envs.interface import Hold, Outcome, TaskSpec, VectorTask
 from ucpo.envs.shaping import Staggered
 from ucpo.learners.surrogates import GAUSSIAN
 from ucpo.policies.policy import load
@@ -166,6 +167,23 @@ def test_a_time_limit_bootstraps_from_the_stock_of_the_episode_that_ended():
     assert not np.allclose(rollout.successor_stock[ends, 0], begins)
 
 
+class PlaceValues(nn.Module):
+    """Values that are the first number of the observation."""
+
+    def forward(self, obs, stock, left):
+        return torch.stack([obs[:, 0], obs[:, 0]])
+
+
+@pytest.mark.parametrize(("decision", "place"), [(4, 5.0), (7, 8.0)])  # a time limit; the last one
+def test_what_follows_the_end_of_an_episode_or_rollout_is_valued_where_it_led_to(decision, place):
+    """Not where the next episode begins, which is at 0."""
+    learner, task, begun = make(task=Walk(steps=5), networks={"normalise": False}, ppo={"lam": 0.0})
+    collect(learner, task, begun)
+    learner.values = PlaceValues()
+    target = judged(learner)[2].reshape(2, 8, 4)[0, decision]
+    assert target == pytest.approx(learner.rollout.reward[decision] + 0.9 * place)
+
+
 def test_episodes_longer_than_a_rollout_are_seen_to_their_end():
     learner, task, begun = make(ppo={"rollout": 4})
     lengths = []
@@ -261,6 +279,21 @@ def test_passes_stop_after_a_whole_one_and_what_overshot_is_kept():
     assert (weights(learner.actor) != before).any()
 
 
+@pytest.mark.parametrize("features", [0, 4])  # compiled passes, and others
+def test_passes_stop_by_the_divergence_over_the_whole_rollout(features):
+    """That of a single minibatch would stop them by its noise."""
+    how = {"networks": {"stock_features": features}}
+    learner, task, begun = make("ucp-ppo", ppo={"last_layer": 1.0, "actor_rate": 0.03}, **how)
+    collect(learner, task, begun)
+    seen, (old, _, _) = learner._seen(), judged(learner)
+    (said,) = learner.improve()
+    with torch.no_grad():
+        output, spread = learner.actor(seen.obs, seen.stock), learner.actor.spread
+    moved = GAUSSIAN.divergence(old.output, old.spread, output, spread)  # from the old policy
+    assert said["divergence"].item() == pytest.approx(moved.mean().item(), rel=1e-3)
+    assert moved.std() > 0.1 * moved.mean()  # so that it matters over what the mean is
+
+
 def test_what_a_broken_environment_said_is_left_out():
     learner, task, begun = make()
     collect(learner, task, begun)
@@ -275,6 +308,16 @@ def test_what_a_broken_environment_said_is_left_out():
     assert learned == [31]
 
 
+@pytest.mark.parametrize("method", ["p3o", "cpo"])
+def test_costs_without_a_price_are_centred_and_keep_their_unit(method):
+    learner, task, begun = make(method, budget="5")
+    collect(learner, task, begun)
+    old, values, targets = judged(learner)
+    better = targets[1] - values[1]
+    assert abs(better.mean()) > 0.1  # so that it matters
+    assert old.costs[:, 0] == pytest.approx(better - better.mean(), abs=1e-5)
+
+
 # --- prices ---
 
 
@@ -284,6 +327,16 @@ def test_prices_move_only_by_episodes_that_are_new():
     learner.multiplier.update = calls.append
     learn(learner, task, begun, 5)  # episodes end in the third and in the fifth
     assert calls == [48, 80]
+
+
+def test_prices_move_before_the_policy_learns_at_them():
+    learner, task, begun = make(ppo={"rollout": 12})  # long enough for episodes to end
+    order = []
+    value = learner.multiplier.value
+    learner.multiplier.update = lambda env_steps: order.append("moved")
+    learner.multiplier.value = lambda stock: (order.append("asked"), value(stock))[1]
+    learn(learner, task, begun, 1)
+    assert order == ["moved", "asked"]
 
 
 def test_the_price_is_that_of_the_initial_stock():
@@ -352,6 +405,13 @@ def test_a_penalty_is_a_price_that_stays():
     two = trained("ucp-ppo", multiplier={"kind": "fixed", "initial": 2.0})
     assert one.prices()[0].tolist() == [2.0] * 4
     assert weights(one.actor).tolist() == weights(two.actor).tolist()
+
+
+def test_jiang_charges_everything_spent_in_the_step_that_exceeds():
+    learner, task, begun = make("ppo-jiang", task=Walk(chance=1.0), budget="2")
+    collect(learner, task, begun)
+    charged = learner.rollout.increments[:, :, 0].T.tolist()
+    assert charged == [[0.0, 0.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0]] * 4
 
 
 @pytest.mark.parametrize("method", ["ppo-pid", "oncrpo", "focops", "p3o", "ppo-et", "ppo-saute"])
@@ -435,6 +495,21 @@ def test_rewards_that_make_exceeding_pay_are_warned_about_once(method, changes, 
     with caplog.at_level(logging.WARNING, "ucpo"):
         learn(learner, task, begun, 3)
     assert [words in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(("steps", "warnings"), [(2, 0), (4, 1)])
+def test_a_penalty_is_compared_with_what_a_decision_brings_however_long_it_is_held(
+    steps, warnings, caplog
+):
+    """Steps at -0.3 are -0.6 or -1.2 a decision; being over budget is -1."""
+    learner, task, begun = make("ppo-saute", gamma=1.0, ppo={"log_std": -9.0})
+    with torch.no_grad():
+        learner.actor.body.layers.stack()[-1][1].fill_(-0.3)
+    task.step = functools.partial(task.step, hold=Hold(steps))
+    collect(learner, task, begun)
+    with caplog.at_level(logging.WARNING, "ucpo"):
+        list(learner.improve())
+    assert len(caplog.records) == warnings
 
 
 def test_budgets_look_different_at_the_start_and_0_is_one_of_them():
@@ -533,3 +608,17 @@ def test_learning_rates_follow_the_goal_of_the_configuration():
     assert make(env_steps=2000)[0].settings.actor.at(1000) == pytest.approx(1.5e-4)
     assert settings.actor.at(2000) == 0.0
     assert make(ppo={"decay": "actor"})[0].settings.critic.at(999) == 3e-4
+
+
+@pytest.mark.parametrize("unit", ["1", "2"])
+def test_a_training_that_is_extended_learns_until_its_new_end(tmp_path, unit):
+    """Its rates had fallen to 0 at the end it was first planned for."""
+    how = {**COURIER, "budget": "3", "cost_units": unit}
+    run = Run("Courier-v0", method="ppo-lag", **how).learn(run=tmp_path / "run", show=False)
+    before, whole = weights(run.policy().actor), run.config.ppo.actor_rate
+    resumed = Run.resume(tmp_path / "run", env_steps=3200)
+    run.learn(1600, show=False)
+    assert (weights(run.policy().actor) != before).any()
+    for one in (run, resumed):
+        learner = one.learner if unit == "1" else one.learner.learner
+        assert learner.settings.actor.at(1600) == pytest.approx(whole / 2)

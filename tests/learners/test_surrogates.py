@@ -134,12 +134,12 @@ def test_divergence_is_that_of_gaussians():
 def test_focops_compares_each_sample_with_itself():
     """A column minus a row would be a matrix, and its mean looks like a loss."""
     old = decisions(rows=3)
-    mean = old.output + torch.tensor([[0.0], [0.01], [9.0]])
-    ratio = torch.exp(GAUSSIAN.log_probability(old.sample, mean, old.spread) - old.log_prob)
-    moved = GAUSSIAN.divergence(mean, old.spread, old.output, old.spread)
+    mean, spread = old.output + torch.tensor([[0.0], [0.01], [9.0]]), old.spread + 0.05
+    ratio = torch.exp(GAUSSIAN.log_probability(old.sample, mean, spread) - old.log_prob)
+    moved = GAUSSIAN.divergence(mean, spread, old.output, old.spread)  # from the new policy
     near = torch.tensor([1.0, 1.0, 0.0])
     expected = ((moved - ratio * old.advantage / 1.5) * near).sum() / 3
-    assert Focops(1.5, 0.02)(old, mean, old.spread).item() == pytest.approx(expected.item())
+    assert Focops(1.5, 0.02)(old, mean, spread).item() == pytest.approx(expected.item())
 
 
 def test_p3o_charges_expected_excess_and_nothing_below_the_budget():

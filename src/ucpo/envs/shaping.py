@@ -34,7 +34,7 @@ class Shaping(Protocol):
         """
 
     def doubt(self, mean_reward: float) -> str | None:
-        """What speaks against it where the task's rewards have this mean per environment step."""
+        """What speaks against it where a decision brings this reward of the task on average."""
 
 
 class Plain:
@@ -74,8 +74,8 @@ class Saute:
         if -self._penalty <= mean_reward:
             return None
         return (
-            f"exceeding a budget pays: its reward is {-self._penalty:g} per step and that of the "
-            f"task {mean_reward:.3g} on average; a larger --shaping.penalty makes it a penalty"
+            f"exceeding a budget pays: its reward is {-self._penalty:g} per decision and that of "
+            f"the task {mean_reward:.3g} on average; a larger --shaping.penalty makes it a penalty"
         )
 
 
@@ -132,8 +132,8 @@ class NothingOnceExceeded:
         if mean_reward >= 0.0:
             return None
         return (
-            f"the task's rewards are {mean_reward:.3g} per step on average, so ending an episode "
-            "by exceeding its budget pays; shift rewards above 0, or choose another method"
+            f"the task's rewards are {mean_reward:.3g} per decision on average, so ending an "
+            "episode by exceeding its budget pays; shift rewards above 0, or choose another method"
         )
 
 

@@ -162,11 +162,9 @@ class FromReplay(ABC):
         return replace(self._about, env_steps=self.env_steps, updates=self.updates)
 
     def plain(self, network: Network) -> Network:
-        """A network as it stands, for observations as they are, on the CPU."""
+        """A copy of a network as it stands, for observations as they are, on the CPU."""
         made = self.normaliser.plain(network)
-        if self._device.type != "cpu":
-            made = deepcopy(made)
-            made.cpu()
+        made.cpu()
         return made
 
     def cut(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ucpo.envs.interface import Arrays, Episodes, Step
-from ucpo.learners.interface import Learner, Memory, Metrics
+from ucpo.learners.interface import Learner, Memory, Metrics, Timed
 from ucpo.learners.networks import Body, Critics
 from ucpo.policies.policy import Policy
 from ucpo.problem import BudgetGrid, Floats
@@ -68,6 +68,11 @@ class InUnits:
 
     def _divided(self, record: Kind, names: Sequence[str]) -> Kind:
         return replace(record, **{name: getattr(record, name) / self._units for name in names})
+
+    def last_until(self, env_steps: int) -> None:
+        """The training now ends after this many environment steps."""
+        if isinstance(self.learner, Timed):
+            self.learner.last_until(env_steps)
 
     def improve(self) -> Iterator[Metrics]:
         """Make the updates that are due now."""

@@ -72,6 +72,14 @@ class Learner(Protocol):
 
 
 @runtime_checkable
+class Timed(Learner, Protocol):
+    """A learner whose learning rates fall until the training ends."""
+
+    def last_until(self, env_steps: int) -> None:
+        """The training now ends after this many environment steps, counted from its beginning."""
+
+
+@runtime_checkable
 class Collected(Learner, Protocol):
     """A learner for which copies of it may act elsewhere, since it learns of whole rollouts."""
 

@@ -93,11 +93,10 @@ class Normaliser:
 
     @torch.no_grad()
     def plain(self, network: Network) -> Network:
-        """The same network for observations as they are."""
-        if not self.active:
-            return network
+        """A copy of a network for observations as they are; training goes on without it."""
         copy = deepcopy(network)
-        copy.body = Scaled(copy.body, self._shift, self._scale)
+        if self.active:
+            copy.body = Scaled(copy.body, self._shift, self._scale)
         return copy
 
     def state(self) -> Arrays:

@@ -40,6 +40,10 @@ class Slope:
     first: float
     env_steps: int | None  # of the run; None: it stays
 
+    def over(self, env_steps: int) -> Slope:
+        """The same over a run of this many environment steps."""
+        return self if self.env_steps is None else Slope(self.first, env_steps)
+
     def at(self, env_steps: int) -> float:
         """The step size after so many environment steps."""
         if self.env_steps is None:

@@ -170,6 +170,11 @@ class PPO:
 
     # --- Improve ---
 
+    def last_until(self, env_steps: int) -> None:
+        """Let learning rates that fall over the whole training do so until then."""
+        falls = self.settings.actor.over(env_steps), self.settings.critic.over(env_steps)
+        self.settings = replace(self.settings, actor=falls[0], critic=falls[1])
+
     def improve(self) -> Iterator[Metrics]:
         """Nothing until the rollout is full; then everything that can be learned from it."""
         if self.rollout.full:
@@ -281,8 +286,7 @@ class PPO:
 
     def _doubt(self) -> None:
         """Say once what speaks against the rewards as they are shaped."""
-        made = int(self.rollout.env_steps.sum())
-        doubt = self._shaping.doubt(self._earned / made)
+        doubt = self._shaping.doubt(self._earned / self.rollout.env_steps.size)
         self._earned = 0.0
         if doubt is not None and not self._doubted:
             self._doubted = True

@@ -22,7 +22,7 @@ from ucpo.envs.interface import Episodes, VectorTask
 from ucpo.envs.registry import Task, family_of, name_of
 from ucpo.envs.shaping import unshaped
 from ucpo.errors import NotFiniteError, UsageError
-from ucpo.learners.interface import Learner
+from ucpo.learners.interface import Learner, Timed
 from ucpo.policies.controller import Controller
 from ucpo.policies.policy import Policy
 from ucpo.problem import BudgetGrid
@@ -222,13 +222,15 @@ class Run:
         return evaluate(self.policy(), unshaped(self.task), budgets, episodes, seed)
 
     def _goal(self, env_steps: int | None) -> int:
-        """Environment steps in all when the training is done."""
+        """Environment steps in all when the training is done; the learner is told of later ends."""
         made, planned = self.learner.env_steps, self.config.env_steps
         resumed, self._resumed = self._resumed, False
-        if env_steps is not None:
-            return made + env_steps
         # One resumed at its goal was killed between its last checkpoint and its policy.
-        return planned if made < planned or resumed else made + planned
+        goal = planned if made < planned or resumed else made + planned
+        goal = goal if env_steps is None else made + env_steps
+        if goal > planned and isinstance(self.learner, Timed):
+            self.learner.last_until(goal)
+        return goal
 
     def _take_folder(self, run: str | Path | None) -> RunFolder | None:
         """The folder to train in, ours from now on until it is closed."""
