@@ -610,6 +610,17 @@ def test_learning_rates_follow_the_goal_of_the_configuration():
     assert make(ppo={"decay": "actor"})[0].settings.critic.at(999) == 3e-4
 
 
+def test_learning_rates_fall_with_environment_steps():
+    """Two rollouts of 32 in a training of 64: at its end the rate is 0."""
+    learner, task, begun = make(env_steps=64)
+    seen = [weights(learner.actor)]
+    for _ in range(2):
+        begun = learn(learner, task, begun, 1)
+        seen.append(weights(learner.actor))
+    assert (seen[0] != seen[1]).any()
+    assert seen[1].tolist() == seen[2].tolist()
+
+
 @pytest.mark.parametrize("unit", ["1", "2"])
 def test_a_training_that_is_extended_learns_until_its_new_end(tmp_path, unit):
     """Its rates had fallen to 0 at the end it was first planned for."""
