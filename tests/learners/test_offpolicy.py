@@ -160,6 +160,9 @@ def test_gradients_written_down_arrive_where_those_of_the_equations_do(learner, 
     by_hand, by_graph = (remembered(make(f"{learner}-lag", TWO, **options)) for _ in range(2))
     by_equations(by_graph)
     assert isinstance(by_hand._gradients, ByHand)
+    for agent in (by_hand, by_graph):
+        for weight in agent.actor.parameters():
+            weight.data += 0.1  # ahead of a target actor
     start, said = weights(by_hand), []
     for agent in (by_hand, by_graph):
         for price, table in zip((2.0, 0.3), agent.multiplier.parameters, strict=True):
