@@ -142,6 +142,19 @@ def test_ratios_are_of_what_was_drawn_and_actions_of_what_clipping_made_of_it():
     assert torch.exp(again - old.log_prob) == pytest.approx(torch.ones(32), abs=1e-6)
 
 
+def test_unclipped_samples_reach_the_task_and_policies_clip_all_the_same():
+    learner, _task, begun = make(ppo={"action": "unclipped", "log_std": float(np.log(0.1))})
+    with torch.no_grad():
+        learner.actor.body.layers.stack()[-1][1].fill_(3.0)
+    assert learner.act(*begun).tolist() == learner.sample.tolist()
+    assert learner.sample.min() > 2.0
+    policy = learner.policy()
+    assert policy.info.action == "clipped"
+    assert policy.act(*begun).tolist() == [[1.0]] * 4
+    with torch.no_grad():
+        assert learner.actor.mode(*map(torch.from_numpy, begun)).tolist() == [[1.0]] * 4
+
+
 # --- where values are taken ---
 
 

@@ -70,7 +70,8 @@ def make_ppo(config: RunConfig, spec: TaskSpec, grid: BudgetGrid) -> PPO:
         about=replace(
             about,
             activation=ppo.activation,
-            action=_action(config, spec),
+            # A policy makes no sample, so nothing is left to the task to clip.
+            action="clipped" if (way := _action(config, spec)) == "unclipped" else way,
             stock_ceiling=ceiling,
         ),
         seed=config.seed,

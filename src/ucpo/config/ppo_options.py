@@ -58,8 +58,9 @@ class PPOConfig:
     coming, or discounted and bootstrapped beyond it; auto: the first where the limit is known."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Between the layers of all networks."""
-    action: Literal["clipped", "squashed"] = "clipped"
-    """How a sample becomes an action in [-1, 1]: by clipping or by tanh."""
+    action: Literal["clipped", "unclipped", "squashed"] = "clipped"
+    """How a sample becomes an action in [-1, 1]: by clipping or by tanh; unclipped: left to the
+    task while training, and velocity tasks charge for all of it. Policies clip all the same."""
     log_std: float = -0.5
     """First value of the logarithm of the policy's deviations."""
     last_layer: float = 0.01

@@ -24,14 +24,18 @@ class GaussianActor(nn.Module):
     Args:
         body: Of one member; its outputs are the means.
         squashed: Whether tanh makes the action of a sample, or clipping.
+        wild: Whether samples are not even clipped while training, so that the task does it and may
+            charge for it. The deterministic action always is.
         log_std: First value of the logarithm of every deviation.
     """
 
     kind = Gaussian()
 
-    def __init__(self, body: Body, squashed: bool, log_std: float = 0.0) -> None:
+    def __init__(
+        self, body: Body, squashed: bool, log_std: float = 0.0, wild: bool = False
+    ) -> None:
         super().__init__()
-        self.body, self.squashed = body, squashed
+        self.body, self.squashed, self.wild = body, squashed, wild
         self.log_std = nn.Parameter(torch.full((body.layers.sizes[-1],), log_std))
 
     @property
@@ -51,7 +55,7 @@ class GaussianActor(nn.Module):
 
     def action(self, sample: Tensor) -> Tensor:
         """What is done about a sample."""
-        return torch.tanh(sample) if self.squashed else sample.clamp(-1.0, 1.0)
+        return sample if self.wild else self._within(sample)
 
     def entropy(self, _obs: Tensor, _stock: Tensor) -> Tensor:
         """Before samples become actions, (): the same whatever is seen."""
@@ -59,7 +63,10 @@ class GaussianActor(nn.Module):
 
     def mode(self, obs: Tensor, stock: Tensor) -> Tensor:
         """The deterministic action used in evaluation, (batch, action)."""
-        return self.action(self(obs, stock))
+        return self._within(self(obs, stock))
+
+    def _within(self, sample: Tensor) -> Tensor:
+        return torch.tanh(sample) if self.squashed else sample.clamp(-1.0, 1.0)
 
 
 class ChoiceActor(nn.Module):

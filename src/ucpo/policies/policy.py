@@ -190,7 +190,8 @@ def make_on_policy_actor(
 ) -> OnPolicyActor:
     """An actor whose deviations do not depend on what it sees, or that chooses.
 
-    Further arguments are those of `Body` and of the actors; `action` as in `PolicyInfo`.
+    Further arguments are those of `Body` and of the actors; `action` as in `PolicyInfo`, or
+    ``unclipped`` where the task is to clip samples.
     """
     body = Body(
         members=1,
@@ -206,7 +207,7 @@ def make_on_policy_actor(
     )
     if action == "choice":
         return ChoiceActor(body)
-    return GaussianActor(body, action == "squashed", log_std)
+    return GaussianActor(body, action == "squashed", log_std, wild=action == "unclipped")
 
 
 def hidden_of(info: PolicyInfo, network: MakeTrunk | None) -> Hidden:

@@ -145,8 +145,12 @@ def test_control_is_charged_as_asked_for_and_clamped_by_the_physics(task):
     out, strong = one.drive(np.ones((1, 3))), other.drive(np.full((1, 3), 2.0))
     np.testing.assert_array_equal(out.successor, strong.successor)
     assert out.reward[0] - strong.reward[0] == pytest.approx(1e-3 * (12 - 3))
-    clipped = task("Hopper").advance(np.full((1, 3), 2.0))  # agents act in [-1, 1]
-    assert clipped.reward[0] == out.reward[0]
+
+    # Humanoid's controls go to 0.4; an action of 1 is all of that, and one of 2 is charged as 0.8.
+    one, other = task("Humanoid"), task("Humanoid")
+    out, strong = one.advance(np.ones((1, 17))), other.advance(np.full((1, 17), 2.0))
+    np.testing.assert_array_equal(out.successor, strong.successor)
+    assert out.reward[0] - strong.reward[0] == pytest.approx(0.1 * 17 * (0.8**2 - 0.4**2))
 
 
 def test_observed_velocities_are_clipped_where_the_original_clips(task):

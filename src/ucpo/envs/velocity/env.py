@@ -93,15 +93,15 @@ class VelocityTask(VectorTask):
         self.observation[row] = self._observe(row)
 
     def advance(self, actions: Floats) -> Outcome:
-        """Make one step everywhere.
+        """Make one step everywhere. Actions beyond [-1, 1] do no more and are paid in full.
 
         If the physics fails, the episode terminates there: the step pays and costs nothing, and the
         observation stays what it was.
         """
-        return self.drive(np.minimum(np.maximum(actions, -1.0), 1.0) * self._range)
+        return self.drive(actions * self._range)
 
     def drive(self, controls: Floats) -> Outcome:
-        """Make one step with controls in their own units. What is out of range is paid in full."""
+        """The same with controls in their own units."""
         self.world.step(controls, self.awake)
         return self.judge(controls)
 
