@@ -1,5 +1,8 @@
 """Products of operands rounded to bf16: right numbers, the same for a row alone, f32 elsewhere."""
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -48,6 +51,18 @@ def test_what_is_not_a_number_stays_none():
     for pairs in (rows_in_pairs(nothing), columns_in_pairs(nothing)):
         shown = torch.from_numpy(pairs.view(np.int16)).view(torch.bfloat16)
         assert shown.isnan().all()
+
+
+def test_processors_that_cannot_round_by_an_instruction_round_all_the_same(tmp_path):
+    # A process of its own: what went wrong once ended it while it compiled.
+    code = """
+import numpy as np
+from ucpo.learners.compiled.pairs import rows_in_pairs
+print(rows_in_pairs(np.float32([[1.00390625, -3.0]])).view(np.int16)[0, :2].tolist())
+"""
+    plain = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=plain, capture_output=True, text=True)
+    assert done.stdout == f"[{0x3F80}, {0xC040 - 0x10000}]\n", done.stderr
 
 
 @needs_bf16

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from ucpo.learners.compiled.registers import WIDTH, BFloat, Writer
+from ucpo.learners.compiled.registers import PAIRED, WIDTH, BFloat, Writer
 
 Floats = Any  # arrays of float32, as numba sees them
 
@@ -27,8 +27,8 @@ def _rounding(order: list[int]) -> Any:
 
     def generate(context: Any, build: Any, _signature: Any, arguments: Any) -> Any:
         (one, other, to), write = arguments, Writer(build)
-        short = ir.VectorType(BFloat(), WIDTH)
-        halves = [build.fptrunc(write.load(address), short) for address in (one, other)]
+        rounded = _by_instruction if PAIRED else _by_whole_numbers
+        halves = [rounded(build, write.load(address)) for address in (one, other)]
         places = ir.Constant(ir.VectorType(ir.IntType(32), 2 * WIDTH), order)
         pairs = build.shuffle_vector(*halves, places)
         write.store(build.bitcast(pairs, write.vector), to)
@@ -38,6 +38,29 @@ def _rounding(order: list[int]) -> Any:
         return types.void(types.intp, types.intp, types.intp), generate
 
     return intrinsic(rounded)
+
+
+def _by_instruction(build: Any, value: Any) -> Any:
+    return build.fptrunc(value, ir.VectorType(BFloat(), WIDTH))
+
+
+def _by_whole_numbers(build: Any, value: Any) -> Any:
+    """The same where the processor has no such instruction.
+
+    LLVM would call a function there that no library of the process has to have, and end the
+    process when a call that never rounds is compiled.
+    """
+    whole = ir.VectorType(ir.IntType(32), WIDTH)
+
+    def constant(number: int) -> Any:
+        return ir.Constant(whole, [number] * WIDTH)
+
+    bits = build.bitcast(value, whole)
+    odd = build.and_(build.lshr(bits, constant(16)), constant(1))
+    nearest = build.add(bits, build.add(odd, constant(0x7FFF)))  # to even where two are as near
+    no_number = build.fcmp_unordered("uno", value, value)
+    kept = build.select(no_number, build.or_(bits, constant(0x400000)), nearest)
+    return build.trunc(build.lshr(kept, constant(16)), ir.VectorType(ir.IntType(16), WIDTH))
 
 
 _round_neighbours, _round_in_turns = _rounding(_SIDE_BY_SIDE), _rounding(_IN_TURNS)
