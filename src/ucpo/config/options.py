@@ -244,7 +244,7 @@ class RunConfig:
     """Where the networks are: cpu, cuda, or cuda:1 and so on."""
     precision: Literal["f32", "bf16"] = "f32"
     """Of matrix products: f32, or with operands rounded to bf16, which is faster on GPUs and on
-    processors with AVX-512 BF16 (AMD since Zen 4, some of Intel's). Others use f32 all the same."""
+    AMD's processors with AVX-512 BF16 (since Zen 4). Others use f32 all the same."""
     log_every: int = 5_000
     """Environment steps between rows of metrics."""
     checkpoint_every: float = 5.0
