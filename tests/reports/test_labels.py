@@ -196,3 +196,30 @@ def test_labels_are_shown_sorted_and_compared_by_their_method():
     assert published("ucp [utility=cube]") == ""
     found = sorted(["zeta", "ucp-mean", "ucp [b=2]", "ucp [b=1]"], key=rank)
     assert found == ["ucp [b=1]", "ucp [b=2]", "ucp-mean", "zeta"]
+
+
+def with_settings(preset, task="T", **settings):
+    return Subject(task, "ppo-lag", {"preset": preset, **settings})
+
+
+def test_a_preset_stands_for_all_that_it_sets():
+    subjects = [
+        with_settings("auto", gamma=0.99, hold=4, rate=0.1),
+        with_settings("omnisafe-velocity", gamma=0.9, hold=1, rate=0.2),
+        with_settings("omnisafe-velocity", gamma=0.9, hold=1, rate=0.3),
+        with_settings("omnisafe-navigation", "U", gamma=0.9, hold=2, rate=0.2),
+    ]
+    assert labels(subjects) == [
+        "ppo-lag",
+        "ppo-lag [omnisafe-velocity, rate=0.2]",
+        "ppo-lag [omnisafe-velocity, rate=0.3]",
+        "ppo-lag [omnisafe-navigation]",
+    ]
+
+
+def test_a_preset_is_not_said_where_it_makes_no_difference():
+    assert labels([with_settings("swift", gamma=0.9)] * 2) == ["ppo-lag"] * 2
+    same = [with_settings("auto", gamma=0.9), with_settings("my/own.toml", gamma=0.9)]
+    assert labels(same) == ["ppo-lag"] * 2
+    other = with_settings("my/own.toml", gamma=0.8)
+    assert labels([*same, other]) == ["ppo-lag", "ppo-lag", "ppo-lag [own.toml]"]

@@ -5,13 +5,12 @@ kept, of policies for many budgets the episodes told 25.
 """
 
 import csv
-import shutil
 import sys
 from pathlib import Path
 
 import polars as pl
 
-from ucpo.config.files import read_config
+from ucpo.config.files import read_config, to_toml
 
 HERE = Path(__file__).parent
 SPENT = HERE / "spent.csv"
@@ -29,7 +28,8 @@ def collect(run):
     config = read_config(run / "config.toml")
     folder = HERE / name(config)
     folder.mkdir(exist_ok=True)
-    shutil.copyfile(run / "config.toml", folder / "config.toml")
+    # In full, so that runs of older versions say what they did about options that are newer.
+    (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
     metrics = pl.read_csv(run / "metrics.csv", infer_schema_length=None)
     kept = metrics.gather_every(max(1, len(metrics) // ROWS))
     pl.concat([kept, metrics[-1:]]).unique("env_steps", keep="last", maintain_order=True).write_csv(

@@ -1,9 +1,10 @@
 """What runs are called, so that only those with the same settings are averaged.
 
 A label is a run's method, followed by whatever its settings make different: from other runs of the
-same method in the report, or from the method itself (a utility of one's own). Settings come from
-the ``config.toml`` beside an evaluation; two runs that differ in no setting but the seed have the
-same label.
+same method in the report, or from the method itself (a utility of one's own). A preset stands for
+all that it sets, so only what runs of one preset do not share is spelt out. Settings come from the
+``config.toml`` beside an evaluation; two runs that differ in no setting but the seed have the same
+label.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ STOPPED = "stopped"
 """What is said of evaluations whose episodes end once a budget is exceeded."""
 _OPEN, _CLOSE = " [", "]"
 _MOST = 4  # differences that are spelt out
+_USUAL = "auto"  # the preset that goes without saying
 
 # What says who a run is rather than how it was trained, or changes no result.
 _IGNORED = {
@@ -61,14 +63,15 @@ def read_settings(folder: Path) -> Settings | None:
 def labels(subjects: Sequence[Subject]) -> list[str]:
     """A label for each, in order."""
     made = [""] * len(subjects)
-    groups: dict[tuple[str, str, str], list[int]] = {}
+    presets = _presets(subjects)
+    groups: dict[tuple[str, ...], list[int]] = {}
     for i, one in enumerate(subjects):
-        groups.setdefault((one.task, one.name or one.method, one.how), []).append(i)
-    for (_, base, how), members in groups.items():
+        groups.setdefault((one.task, _base(one), one.how, presets[i]), []).append(i)
+    for (_, base, how, preset), members in groups.items():
         known = [i for i in members if subjects[i].settings is not None]
         differing = _differing([subjects[i] for i in known])
         for i in members:
-            said = [how] if how else []
+            said = [each for each in (how, preset) if each]
             if i in known:
                 said += _said(subjects[i], differing)
             made[i] = base + (f"{_OPEN}{', '.join(said)}{_CLOSE}" if said else "")
@@ -110,6 +113,31 @@ def rank(label: str) -> tuple[int, str]:
     """Sorts labels by method as the paper does, then by what differs."""
     place, _ = paper.rank(label.partition(_OPEN)[0])
     return place, label
+
+
+def _base(subject: Subject) -> str:
+    return subject.name or subject.method
+
+
+def _presets(subjects: Sequence[Subject]) -> list[str]:
+    """What is said of each one's preset: nothing of the usual one, or where all have the same.
+
+    Runs with the same settings have the same preset, whatever it was called.
+    """
+    found: list[str] = []
+    first: dict[tuple[str, str, str], str] = {}
+    for one in subjects:
+        settings = one.settings or {}
+        decided = str(sorted((k, str(v)) for k, v in settings.items() if k not in _IGNORED))
+        name = Path(_shown(settings.get("preset", _USUAL))).name
+        found.append(first.setdefault((one.task, _base(one), decided), name))
+    several = {_base(one): set[str]() for one in subjects}
+    for one, preset in zip(subjects, found, strict=True):
+        several[_base(one)].add(preset)
+    return [
+        preset if preset != _USUAL and len(several[_base(one)]) > 1 else ""
+        for one, preset in zip(subjects, found, strict=True)
+    ]
 
 
 def _differing(subjects: Sequence[Subject]) -> list[str]:
