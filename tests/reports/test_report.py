@@ -273,3 +273,24 @@ def test_panels_of_one_episode_have_one_scale(tmp_path, monkeypatch):
     paths.write_parquet(tmp_path / "paths.parquet")
     assert draw_paths(tmp_path / "paths.parquet").is_file()
     assert seen == [7.3, 7.3]
+
+
+def test_long_names_are_not_cut_off_by_the_edge(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure as Canvas
+
+    from ucpo.reports.charts import Chart, Figure, Series
+    from ucpo.reports.drawing import draw
+
+    name = "PPO-ET [stopped, omnisafe-navigation, W=0.1]"
+    series = tuple(Series(f"s{i}", (i,), (1.0,), "#123456", "bars", width=0.5) for i in range(9))
+    chart = Chart("", "", "y", series, ticks=tuple((float(i), name) for i in range(9)))
+    seen = []
+
+    def measured(canvas, path, **_):
+        canvas.draw_without_rendering()
+        seen.extend(each.get_window_extent() for each in canvas.axes[0].get_xticklabels())
+
+    monkeypatch.setattr(Canvas, "savefig", measured)
+    draw(Figure("f", "T-v0", "title", "", (chart,)), tmp_path)
+    assert min(extent.x0 for extent in seen) > 0
+    assert min(extent.y0 for extent in seen) > 0

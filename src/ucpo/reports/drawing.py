@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,9 @@ from ucpo.reports.charts import Chart, Figure, Series
 FORMATS = ("svg", "png")
 _PANEL = (4.6, 3.0)  # inches
 _LEGEND_LINE = 0.19  # inches
+_SLANT = 35.0  # degrees
+_LETTER = 0.052  # inches, of slanted names
+_NAME = 44  # letters of a slanted name
 _WORTH = 10  # figures that make up for starting a process
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 
@@ -37,8 +41,8 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 
     labels = _legend(figure)
     columns = min(3, max(1, len(labels)))
-    slanted = 0.45 if any(chart.slanted for chart in figure.charts) else 0.0
-    legend = slanted + _LEGEND_LINE * math.ceil(len(labels) / columns)
+    aside, below = _slanted(figure)
+    legend = below + _LEGEND_LINE * math.ceil(len(labels) / columns)
     width = _PANEL[0] * len(figure.charts)
     height = _PANEL[1] + legend + 0.25
     paths = [folder / f"{figure.name}.{ending}" for ending in FORMATS]
@@ -48,7 +52,7 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
         # Fixed margins: a layout engine would take longer than the drawing.
         axes = canvas.subplots(1, len(figure.charts), squeeze=False)[0]
         canvas.subplots_adjust(
-            left=0.75 / width,
+            left=max(0.75, aside) / width,
             right=1.0 - 0.15 / width,
             bottom=(legend + 0.42) / height,
             top=1.0 - 0.62 / height,
@@ -78,6 +82,21 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
                 path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None
             )
     return paths
+
+
+def _slanted(figure: Figure) -> tuple[float, float]:
+    """How far slanted names reach to the left of their place, and below it, in inches."""
+    names = [text for chart in figure.charts if chart.slanted for _, text in chart.ticks]
+    length, angle = (
+        _LETTER * max((len(_cut(name)) for name in names), default=0),
+        math.radians(_SLANT),
+    )
+    return length * math.cos(angle), length * math.sin(angle)
+
+
+def _cut(name: str) -> str:
+    """A name that leaves room for the chart; tables have all of it."""
+    return textwrap.shorten(name, _NAME, placeholder=" …")
 
 
 def _legend(figure: Figure) -> list[str]:
@@ -122,10 +141,11 @@ def _draw_chart(axis: Any, chart: Chart, handles: dict[str, Any]) -> None:
         if rule.key not in handles:  # one line for all colours
             handles[rule.key] = Line2D([], [], **{**look, "color": "#333333"})
     if chart.ticks:
-        axis.set_xticks([at for at, _ in chart.ticks], [text for _, text in chart.ticks])
+        names = [_cut(text) if chart.slanted else text for _, text in chart.ticks]
+        axis.set_xticks([at for at, _ in chart.ticks], names)
         if chart.slanted:
             for label in axis.get_xticklabels():
-                label.set(rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
+                label.set(rotation=_SLANT, ha="right", rotation_mode="anchor", fontsize=7)
     elif ends and max(map(abs, ends)) >= 1e5:
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
         axis.xaxis.get_offset_text().set_fontsize(7)
