@@ -52,6 +52,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Fill in the table of methods, lead links to pages, draw equations."""
     markdown = markdown.replace("<!-- table of methods -->", method_pages.table())
     markdown = re.sub(r"\]\(((?:\.\./)+)examples/(\w+)\.(?:py|ipynb)\)", _example, markdown)
+    markdown = markdown.replace("](../CONTRIBUTING.md)", "](contributing.md)")
     markdown = re.sub(r"\[([^]]+)\]\(evidence/[^)]*\)", r"\1", markdown)  # not part of the site
     return _equations(markdown)
 

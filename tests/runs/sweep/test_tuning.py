@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -45,14 +46,22 @@ def test_a_search_tries_what_optuna_says_and_leaves_the_best_as_a_preset(tmp_pat
     best = runs[worth.index(max(worth))]
     assert f"best so far: Courier-v0/{best.name}, worth {max(worth):.4g}" in capsys.readouterr().err
     made = resolve("Courier-v0", preset=str(folder / "best.toml"))
-    assert made.critic == read_config(best / "config.toml").critic
-    assert made.networks == read_config(best / "config.toml").networks
+    kept = read_config(best / "config.toml")
+    assert replace(made, preset=kept.preset, seed=kept.seed) == kept
     sweep(write(tmp_path, COURIER + QUICK + SPACE), folder, "--tune")  # nothing is left to try
     assert len(runs_in(folder)) == 3
     other = SPACE.replace("[8]", "[4]")
     with pytest.raises(SystemExit):
         sweep(write(tmp_path, COURIER + QUICK + other), folder, "--tune")
     assert "is the folder of another search" in capsys.readouterr().err
+
+
+def test_the_best_stands_above_what_its_method_says(tmp_path):
+    found = resolve("Courier-v0", method="ucp-ppo", multiplier={"rate": 0.123}, hold=3)
+    file = tmp_path / "best.toml"
+    file.write_text("\n".join(tuning._preset(found)))
+    made = resolve("Courier-v0", method="ucp-ppo", preset=str(file))
+    assert replace(made, preset="auto") == found
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ucpo.config.files import to_toml
+from ucpo.config.options import RunConfig
 from ucpo.errors import UsageError, nearest
 from ucpo.runs.status import last_row
 from ucpo.runs.sweep.engines import Engine
@@ -170,10 +171,9 @@ class Study:
             return None
         found = max(ended, key=lambda one: one.value)
         run = self._run(found)
-        lines = to_toml(run.config).splitlines()
         head = f"# Trial {found.number} of a search, worth {found.value:.6g}: {run.name}"
-        kept = [line for line in lines if line.partition(" =")[0] not in _NOT_IN_A_PRESET]
-        files.replace(self._path / BEST, "\n".join([head, *kept, ""]).encode())
+        lines = [head, *_preset(run.config)]
+        files.replace(self._path / BEST, "\n".join([*lines, ""]).encode())
         return Best(run.name, found.value, self._chosen(found), self._path / BEST)
 
     def _open(self) -> Any:
@@ -281,6 +281,21 @@ def _look(study: Study, folder: Path, trials: Mapping[str, Any]) -> None:
             trial.report(worth, steps)
         if trial.should_prune():
             (folder / name / PRUNED_FILE).write_text("It fell behind other trials.\n")
+
+
+def _preset(config: RunConfig) -> list[str]:
+    """The lines of a preset that makes this configuration.
+
+    All of it is said of the method, since a method's own file overrides what a preset says of all.
+    """
+    method = f'methods."{config.method}"'
+    lines = [f"[{method}]"]
+    for line in to_toml(config).splitlines():
+        if line.startswith("["):
+            lines.append(f"[{method}.{line.removeprefix('[')}")
+        elif line.partition(" =")[0] not in _NOT_IN_A_PRESET:
+            lines.append(line)
+    return lines
 
 
 def _leaves(table: Any, where: str) -> Iterator[tuple[str, Any]]:
