@@ -54,7 +54,7 @@ def row(runs, stopped):
     minutes = sum(float(spent[folder.name]) for _, folder in runs) / len(runs) / 60
     cells = [
         paper.name_of(config.method) + (", stopped" if stopped else ""),
-        "short" if config.preset == "auto" else config.preset,
+        " ".join(["short" if config.preset == "auto" else config.preset, *own(config)]),
         ", ".join(str(each.seed) for each, _ in runs),
         f"{played[0]['env_steps'][0] / 1e6:.2g}M",
         f"{minutes:.1f}",
@@ -62,6 +62,17 @@ def row(runs, stopped):
         *published(config, stopped, digits),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def own(config):
+    """What a command says besides what other columns do."""
+    words, said = command(config).split()[3:], []
+    for word in words:
+        if word.startswith("--"):
+            said.append([])
+        said[-1].append(word)
+    elsewhere = ("--preset", "--method", "--budget", "--seed", "--env-steps", "--precision")
+    return [f"`{' '.join(each)}`" for each in said if each[0] not in elsewhere]
 
 
 def interval(values, digits):
