@@ -6,6 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ucpo.config.files import resolve, to_toml
+
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "evidence" / "baselines"
 PAGE = (DOCS / "baselines.md").read_text(encoding="utf-8")
@@ -57,10 +59,9 @@ def test_a_table_has_the_numbers_of_the_episodes(tmp_path, monkeypatch):
     for seed, returns, costs in ((7, [10.0, 20.0], [20.0, 40.0]), (8, [12.0, 12.0], [26.0, 10.0])):
         folder = tmp_path / f"SafetyPointGoal1-v0-ppo-lag-25-seed{seed}"
         folder.mkdir()
-        (folder / "config.toml").write_text(
-            f'task = "SafetyPointGoal1-v0"\nmethod = "ppo-lag"\nseed = {seed}\nbudget = ["25"]\n'
-            'starts = "single"\nenv_steps = 3000000\n'
-        )
+        task, family = "SafetyPointGoal1-v0", "navigation"
+        config = resolve(task, method="ppo-lag", family=family, budget=["25"], seed=seed, hold=2)
+        (folder / "config.toml").write_text(to_toml(config))
         spent.append(f"{folder.name},{90 * (seed - 6)}")
         pl.DataFrame(
             {"env_steps": [3_000_103] * 2, "return": returns, "cost_cost": costs}
@@ -69,8 +70,8 @@ def test_a_table_has_the_numbers_of_the_episodes(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "HERE", tmp_path)
     # Means 15 and 12, costs 30 and 18, excesses 7.5 and 0.5: half-widths are 12.706 / 2 their gaps.
     assert tables.table("SafetyPointGoal1-v0")[1:] == [
-        "| PPOLag | short | 7, 8 | 3M | 2.2 | 13.5 ± 19.1 | 24.0 ± 76.2 | 0.50 ± 0.00 | 4.0 ± 44.5 "
-        "| 16.0 ± 1.6 | 21.1 ± 2.4 |"
+        "| PPOLag | short `--hold 2` | 7, 8 | 3M | 2.2 | 13.5 ± 19.1 | 24.0 ± 76.2 | 0.50 ± 0.00 "
+        "| 4.0 ± 44.5 | 16.0 ± 1.6 | 21.1 ± 2.4 |"
     ]
     (line,) = tables.commands("SafetyPointGoal1-v0")
     assert line.endswith("--seed 7  # likewise 8")
