@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -87,16 +86,13 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 def _slanted(figure: Figure) -> tuple[float, float]:
     """How far slanted names reach to the left of their place, and below it, in inches."""
     names = [text for chart in figure.charts if chart.slanted for _, text in chart.ticks]
-    length, angle = (
-        _LETTER * max((len(_cut(name)) for name in names), default=0),
-        math.radians(_SLANT),
-    )
-    return length * math.cos(angle), length * math.sin(angle)
+    length = _LETTER * max((len(_cut(name)) for name in names), default=0)
+    return length * math.cos(math.radians(_SLANT)), length * math.sin(math.radians(_SLANT))
 
 
 def _cut(name: str) -> str:
     """A name that leaves room for the chart; tables have all of it."""
-    return textwrap.shorten(name, _NAME, placeholder=" …")
+    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 def _legend(figure: Figure) -> list[str]:
