@@ -1,7 +1,7 @@
 """Put evaluated runs here: python collect.py RUN SECONDS [RUN SECONDS ...].
 
 SECONDS is the processor time of the training, as `time` says it. Of the metrics fifty rows are
-kept, of policies for many budgets the episodes told 25.
+kept, of the episodes what tables and reports are made from.
 """
 
 import csv
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import polars.selectors as cs
 
 from ucpo.config.files import read_config, to_toml
 
@@ -37,9 +38,7 @@ def collect(run):
     )
     for file in run.glob("evaluation*.parquet"):
         episodes = pl.read_parquet(file)
-        if config.starts == "grid":
-            episodes = episodes.filter(pl.col("budget_cost") == 25.0)
-        episodes.write_parquet(folder / file.name)
+        episodes.drop(cs.starts_with("discounted_")).write_parquet(folder / file.name)
     return folder.name
 
 

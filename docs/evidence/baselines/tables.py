@@ -15,10 +15,16 @@ from ucpo.reports import paper
 from ucpo.stats import student_t
 
 HERE = Path(__file__).parent
+FILE = "evaluation.parquet"
 BUDGET = 25.0
 HEAD = (
     "| method | preset | seeds | steps | minutes | return | cost | P(cost > 25) | excess | "
     "paper: return | cost |\n|---|---|---|---|---|---|---|---|---|---|---|"
+)
+
+BUDGETS_HEAD = (
+    "| method | seeds | budget | return | cost | P(cost > b) | excess | paper: return | cost |\n"
+    "|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -40,17 +46,10 @@ def row(runs, stopped):
     spent = dict(csv.reader((HERE / "spent.csv").read_text(encoding="utf-8").splitlines()))
     config = runs[0][0]
     file = f"evaluation{'-stopped' if stopped else ''}.parquet"
-    played = [pl.read_parquet(folder / file) for _, folder in runs]
-    costs = [episodes["cost_cost"] for episodes in played]
-    returns = [episodes["return"].mean() for episodes in played]
-    digits = 0 if abs(returns[0]) > 200 else 1
-    seen = [
-        interval(returns, digits),
-        interval([each.mean() for each in costs], 1),
-        # OmniSafe's Saute is told a discounted budget that stands for 25.
-        interval([(each > BUDGET).mean() for each in costs], 2),
-        interval([(each - BUDGET).clip(lower_bound=0.0).mean() for each in costs], 1),
-    ]
+    # OmniSafe's Saute is told a discounted budget that stands for 25.
+    told = BUDGET if config.starts == "grid" else None
+    played = [episodes(folder / file, told) for _, folder in runs]
+    seen, digits = measured(played, BUDGET)
     minutes = sum(float(spent[folder.name]) for _, folder in runs) / len(runs) / 60
     cells = [
         paper.name_of(config.method) + (", stopped" if stopped else ""),
@@ -62,6 +61,42 @@ def row(runs, stopped):
         *published(config, stopped, digits),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def episodes(file, budget=None):
+    """Those of a file, told a budget where one is given."""
+    played = pl.read_parquet(file)
+    return played if budget is None else played.filter(pl.col("budget_cost") == budget)
+
+
+def measured(played, budget):
+    """Return, cost and how a budget is exceeded, from episodes of each seed; digits of returns."""
+    costs = [each["cost_cost"] for each in played]
+    returns = [each["return"].mean() for each in played]
+    digits = 0 if abs(returns[0]) > 200 else 1
+    seen = [
+        interval(returns, digits),
+        interval([each.mean() for each in costs], 1),
+        interval([(each > budget).mean() for each in costs], 2),
+        interval([(each - budget).clip(lower_bound=0.0).mean() for each in costs], 1),
+    ]
+    return seen, digits
+
+
+def budgets(task):
+    """All lines of UCP and its variants at each budget they were evaluated at."""
+    lines = [BUDGETS_HEAD]
+    for runs in trainings(task):
+        config = runs[0][0]
+        if config.method not in paper.METHODS:
+            continue
+        name, seeds = paper.name_of(config.method), ", ".join(str(each.seed) for each, _ in runs)
+        for budget in sorted(episodes(runs[0][1] / FILE)["budget_cost"].unique()):
+            played = [episodes(folder / FILE, budget) for _, folder in runs]
+            seen, digits = measured(played, budget)
+            theirs = beside(paper.lookup(name, task, budget), digits)
+            lines.append(f"| {' | '.join([name, seeds, f'{budget:g}', *seen, *theirs])} |")
+    return lines
 
 
 def own(config):
@@ -84,9 +119,15 @@ def interval(values, digits):
 def published(config, stopped, digits):
     """What the paper has for such episodes."""
     alike = stopped == (config.method in paper.STOPPED)
-    if not alike or config.method not in (*paper.BASELINES, "ucp"):
+    name = paper.name_of(config.method)
+    if not alike or name == config.method:
         return ["-", "-"]
-    theirs = paper.lookup(paper.name_of(config.method), config.task)
+    variant = config.method in paper.METHODS and config.method != "ucp"
+    return beside(paper.lookup(name, config.task, BUDGET if variant else None), digits)
+
+
+def beside(theirs, digits):
+    """The paper's return and cost as the tables write them."""
     return [
         f"{theirs.return_mean:.{digits}f} ± {theirs.return_ci95:.{digits}f}",
         f"{theirs.cost_mean:.1f} ± {theirs.cost_ci95:.1f}",
