@@ -1,3 +1,4 @@
+import os
 import shlex
 import shutil
 import subprocess
@@ -145,6 +146,15 @@ def test_help_does_not_import_pytorch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "ucpo", "train", "--help"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")

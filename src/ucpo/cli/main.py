@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -65,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         tyro.cli(commands, args=given, prog="ucpo", description=DESCRIPTION)()
     except (UsageError, LostError, OSError) as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            sys.exit(1)
         if debug:
             raise
         say(f"ucpo: {error}")
@@ -72,6 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         say("ucpo: interrupted")
         sys.exit(130)
+
+
+def _nobody_reads() -> bool:
+    """Whether whoever read our output has gone, as `head` does; what is left goes nowhere then."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _train_defaults(given: list[str]) -> Train:
