@@ -643,6 +643,7 @@ def test_an_update_keeps_to_the_device_of_its_networks(learner):
         ({"method": "sac-et", "replay": {"n_step": 1, "relabel": 0.5}}, "--replay.relabel 0"),
         ({"method": "sac-pid", "budget": (), "starts": "grid"}, "give --budget"),
         ({"method": "sac-lag", "multiplier": {"kind": "switch"}}, "has no switch"),
+        ({"method": "sac", "actor": {"regulariser": 1.0, "final_regulariser": 0.1}}, "keeps its"),
         ({"method": "td3", "offpolicy": {"delay": 0}}, "delay must be at least 1"),
         ({"method": "td3", "offpolicy": {"smoothing": -1.0}}, "smoothing must be at least"),
     ],

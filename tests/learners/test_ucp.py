@@ -43,7 +43,6 @@ def by_equations(**overrides):
         agent.target_critics,
         problem=agent.problem,
         entropy=agent.entropy,
-        regulariser=agent.settings.regulariser,
         expect_mean=agent.settings.next_action == "mean",
     )
     return agent
@@ -447,6 +446,26 @@ def test_each_network_learns_at_the_rate_of_the_environment_steps_made():
     assert max(last[:critics]) == pytest.approx(1e-4, rel=0.01)
     assert max(first[critics:]) == pytest.approx(1e-3, rel=0.01)
     assert max(last[critics:]) == pytest.approx(1e-4, rel=0.01)
+
+
+def test_the_regulariser_of_an_update_is_that_of_the_environment_steps_made():
+    def loss(env_steps, **actor):
+        agent = make(decay_start=50, decay_steps=100, actor=actor)
+        agent.env_steps = env_steps
+        agent.replay.sample = lambda size, generator: batch()
+        return agent.update()["actor_loss"].item()
+
+    falling = {"regulariser": 1.0, "final_regulariser": 1e-2}
+    assert loss(50, **falling) == loss(50, regulariser=1.0)
+    assert loss(100, **falling) == pytest.approx(loss(100, regulariser=0.1))
+    assert loss(150, **falling) == pytest.approx(loss(150, regulariser=1e-2))
+
+
+def test_a_regulariser_cannot_rise_or_end_at_nothing():
+    with pytest.raises(UsageError, match=r"actor\.final_regulariser must be above 0"):
+        make(actor={"regulariser": 1e-4, "final_regulariser": 1e-3})
+    with pytest.raises(UsageError, match=r"actor\.final_regulariser must be above 0"):
+        make(actor={"final_regulariser": 0.0})
 
 
 def test_a_learning_rate_cannot_rise():

@@ -216,7 +216,7 @@ def make_ucp(
         settings=Settings(
             **shared_settings(config),
             actor_polyak=config.actor.polyak,
-            regulariser=config.actor.regulariser,
+            regulariser=falling(config, config.actor.regulariser, config.actor.final_regulariser),
             next_action=config.critic.next_action,
         ),
     )

@@ -85,6 +85,8 @@ def _refuse(config: RunConfig) -> None:
             f"{name} predicts mean costs, so its prices are of --utility mean, not of "
             f"{config.utility!r}; learner ucp prices other utilities"
         )
+    if config.actor.final_regulariser is not None:
+        raise UsageError(f"{name} keeps its regulariser; leave actor.final_regulariser out")
     if priced.kind == "switch":
         raise UsageError(
             f"{name} weighs costs by a finite price, so it has no switch; give another "

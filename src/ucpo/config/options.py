@@ -139,12 +139,20 @@ class ActorConfig:
     """Actor updates come in bursts of this many, once in as many critic updates (code: 2)."""
     regulariser: float = 1e-3
     """Weight of the squared means and log deviations. More keeps actions away from their limits."""
+    final_regulariser: float | None = None
+    """Weight that UCP's falls to within --decay-steps: noise while there is much to find out, and
+    actions up to their limits in the end. By default it does not fall."""
 
     def __post_init__(self) -> None:
         _rates("actor", self.rate, self.clip, self.polyak)
         _falls("actor", self.rate, self.final_rate)
         _within("actor.every", self.every, 1, 10**6)
         _within("actor.regulariser", self.regulariser, 0.0, 1e9)
+        _require(
+            self.final_regulariser is None or 0.0 < self.final_regulariser <= self.regulariser,
+            "actor.final_regulariser must be above 0 and at most the regulariser, "
+            f"{self.regulariser}, got {self.final_regulariser}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

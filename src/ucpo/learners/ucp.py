@@ -22,7 +22,7 @@ from ucpo.learners.entropy import Entropy
 from ucpo.learners.from_replay import Equipment, FromReplay
 from ucpo.learners.from_replay import Settings as SharedSettings
 from ucpo.learners.networks import Actor, Critics
-from ucpo.learners.optimisation import polyak
+from ucpo.learners.optimisation import Decay, polyak
 from ucpo.learners.quantiles import quantile_loss
 from ucpo.learners.replay import Batch
 from ucpo.policies.policy import Policy
@@ -35,7 +35,7 @@ class Settings(SharedSettings):
     """What UCP has beside what all learners with a replay have."""
 
     actor_polyak: float
-    regulariser: float
+    regulariser: Decay
     next_action: Literal["sampled", "mean"]
 
 
@@ -79,7 +79,6 @@ class UCP(FromReplay):
             self.target_critics,
             problem=problem,
             entropy=entropy,
-            regulariser=settings.regulariser,
             expect_mean=settings.next_action == "mean",
         )
 
@@ -125,8 +124,9 @@ class UCP(FromReplay):
     def _improve_actor(self, batch: Batch) -> dict[str, Tensor]:
         """Lines 24 to 29."""
         price = self.multiplier.value(batch.initial_stock)
-        judged = self._gradients.of_actor(batch, price, self._noise)
-        self._actor_descent.follow(self.settings.actor.at(self.env_steps))
+        settings, now = self.settings, self.env_steps
+        judged = self._gradients.of_actor(batch, price, settings.regulariser.at(now), self._noise)
+        self._actor_descent.follow(settings.actor.at(now))
         self.entropy.update(judged.log_prob)
         return {
             "actor_loss": judged.loss,
@@ -163,7 +163,6 @@ class Graph:
         target_critics: What follows the critics.
         problem: The constraints, one per cost.
         entropy: The weight of the policy's entropy.
-        regulariser: Weight of the policy's squared size.
         expect_mean: Whether targets count on the mean action, not on a sampled one.
     """
 
@@ -176,13 +175,12 @@ class Graph:
         *,
         problem: Problem,
         entropy: Entropy,
-        regulariser: float,
         expect_mean: bool,
     ) -> None:
         self._actor, self._critics = actor, critics
         self._target_actor, self._target_critics = target_actor, target_critics
         self._problem, self._entropy = problem, entropy
-        self._regulariser, self._expect_mean = regulariser, expect_mean
+        self._expect_mean = expect_mean
 
     @torch.no_grad()
     def targets(self, batch: Batch, noise: torch.Generator) -> Tensor:
@@ -204,12 +202,15 @@ class Graph:
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def of_actor(self, batch: Batch, price: Tensor, noise: torch.Generator) -> Judged:
+    def of_actor(
+        self, batch: Batch, price: Tensor, regulariser: float, noise: torch.Generator
+    ) -> Judged:
         """Lines 24 to 28: the loss whose gradient it is, and what critics say of its actions.
 
         Args:
             batch: Of what was seen.
             price: Multipliers of each episode's *initial* budget, (batch, C).
+            regulariser: Weight of the policy's squared size.
             noise: Of the actions.
         """
         sample = self._actor.sample(batch.obs, batch.stock, noise)
@@ -224,7 +225,7 @@ class Graph:
             stock=batch.stock,
             price=price,
             problem=self._problem,
-            penalty=self._entropy.weight * sample.log_prob + self._regulariser * size,
+            penalty=self._entropy.weight * sample.log_prob + regulariser * size,
         )
         self._actor.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -15,11 +15,10 @@ TWO = TaskSpec("Test", 3, (-1.0, -1.0), (1.0, 1.0), ("first", "second"), None)
 
 def both(spec=SPEC, **options):
     """The gradients of one agent, both ways."""
-    agent = make(spec, entropy={"weight": 0.3}, actor={"regulariser": 0.07}, **options)
+    agent = make(spec, entropy={"weight": 0.3}, **options)
     given = {
         "problem": agent.problem,
         "entropy": agent.entropy,
-        "regulariser": agent.settings.regulariser,
         "expect_mean": agent.settings.next_action == "mean",
     }
     networks = agent.actor, agent.critics, agent.target_actor, agent.target_critics
@@ -63,7 +62,7 @@ def test_targets_losses_and_gradients_are_those_of_the_equations(options, costs)
     for gradients in (by_hand, graph):
         losses = gradients.of_critics(data, targets)
         critics = [weight.grad.clone() for weight in agent.critics.parameters()]
-        judged = gradients.of_actor(data, price, noise())
+        judged = gradients.of_actor(data, price, 0.07, noise())
         actor = [weight.grad.clone() for weight in agent.actor.parameters()]
         found.append([losses, *judged, *critics, *actor])
     assert all(part.abs().max() > 1e-4 for part in found[0])
@@ -75,7 +74,7 @@ def test_the_actors_gradient_leaves_the_critics_alone():
     agent, by_hand, _ = both()
     before = torch.full_like(agent.critics.body.layers.gradient(), 7.0)
     agent.critics.body.layers.gradient()[:] = before
-    by_hand.of_actor(batch(), torch.ones(32, 1), noise())
+    by_hand.of_actor(batch(), torch.ones(32, 1), 0.07, noise())
     assert (agent.critics.body.layers.gradient() == before).all()
 
 
@@ -89,7 +88,7 @@ def test_a_target_that_is_no_number_shows_in_the_loss_of_its_critic():
 def test_a_prediction_that_is_no_number_shows_in_the_actors_loss():
     _, by_hand, _ = both()
     data = batch(stock=torch.full((32, 1), np.nan))
-    assert by_hand.of_actor(data, torch.ones(32, 1), noise()).loss.isnan()
+    assert by_hand.of_actor(data, torch.ones(32, 1), 0.07, noise()).loss.isnan()
 
 
 def test_ordinary_networks_learn_by_hand_and_others_by_the_equations():

@@ -67,7 +67,6 @@ class ByHand:
         target_critics: What follows the critics.
         problem: The constraints, one per cost.
         entropy: The weight of the policy's entropy.
-        regulariser: Weight of the policy's squared size.
         expect_mean: Whether targets count on the mean action, not on a sampled one.
     """
 
@@ -80,13 +79,12 @@ class ByHand:
         *,
         problem: Problem,
         entropy: Entropy,
-        regulariser: float,
         expect_mean: bool,
     ) -> None:
         self._actor, self._critics = Seeing(actor.body), Seeing(critics.body)
         self._target_actor = Seeing(target_actor.body)
         self._target_critics = Seeing(target_critics.body)
-        self._entropy, self._regulariser, self._expect_mean = entropy, regulariser, expect_mean
+        self._entropy, self._expect_mean = entropy, expect_mean
         self._linear = np.array([limit.utility is MEAN for limit in problem.constraints])
         self._units: Any = critics.units.numpy()
         self._taus: Any = levels(critics.body.layers.sizes[-1]).numpy()
@@ -129,7 +127,9 @@ class ByHand:
         return torch.from_numpy(losses)
 
     @torch.no_grad()
-    def of_actor(self, batch: Batch, price: Tensor, noise: torch.Generator) -> Judged:
+    def of_actor(
+        self, batch: Batch, price: Tensor, regulariser: float, noise: torch.Generator
+    ) -> Judged:
         """The loss, and what else is to be said of the actions it is of."""
         said, log_prob = _actor_slopes(  # type: ignore[call-arg]
             self._actor.now(),
@@ -139,7 +139,7 @@ class ByHand:
             normal(batch.action, noise),
             self._linear,
             np.float32(self._entropy.weight),
-            np.float32(self._regulariser),
+            np.float32(regulariser),
             self._actor.gradient(),
         )
         loss, reward, cost = torch.from_numpy(said)
