@@ -84,19 +84,20 @@ def measured(played, budget):
 
 
 def budgets(task):
-    """All lines of UCP and its variants at each budget they were evaluated at."""
-    lines = [BUDGETS_HEAD]
+    """All lines of UCP and its variants that were evaluated at several budgets, if there are any."""
+    lines = []
     for runs in trainings(task):
         config = runs[0][0]
         if config.method not in paper.METHODS:
             continue
         name, seeds = paper.name_of(config.method), ", ".join(str(each.seed) for each, _ in runs)
-        for budget in sorted(episodes(runs[0][1] / FILE)["budget_cost"].unique()):
+        levels = sorted(episodes(runs[0][1] / FILE)["budget_cost"].unique())
+        for budget in levels if len(levels) > 1 else []:
             played = [episodes(folder / FILE, budget) for _, folder in runs]
             seen, digits = measured(played, budget)
             theirs = beside(paper.lookup(name, task, budget), digits)
             lines.append(f"| {' | '.join([name, seeds, f'{budget:g}', *seen, *theirs])} |")
-    return lines
+    return [BUDGETS_HEAD, *lines] if lines else []
 
 
 def own(config):
@@ -165,6 +166,8 @@ if __name__ == "__main__":
             f"### {each}",
             "",
             *table(each),
+            "",
+            *budgets(each),
             "",
             *(f"    {line}" for line in commands(each)),
             "",
