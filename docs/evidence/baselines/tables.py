@@ -84,7 +84,7 @@ def measured(played, budget):
 
 
 def budgets(task):
-    """All lines of UCP and its variants that were evaluated at several budgets, if there are any."""
+    """All lines of UCP and its variants that were evaluated at several budgets, where any were."""
     lines = []
     for runs in trainings(task):
         config = runs[0][0]
