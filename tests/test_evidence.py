@@ -170,8 +170,11 @@ def test_the_page_says_how_circles_and_buttons_were_learned():
     assert f"| {logged(narrow, 300_000, 2_400_000)} |" in SAID
     buttons = zoo.locate("zoo:SafetyPointButton1-v0/ucp-seed0")
     assert f"| {logged(buttons, 400_000, 4_400_000)} |" in SAID
-    car = zoo.locate("zoo:SafetyCarGoal2-v0/ucp-seed0")
+    car = DOCS / "evidence" / "car-goals" / "slower"
+    assert f"    {command(read_config(car / 'config.toml'))}" in SAID.splitlines()
     assert f"| {logged(car, 400_000, 4_400_000)} |" in SAID
+    car = zoo.locate("zoo:SafetyCarGoal2-v0/ucp-seed0")
+    assert f"| {logged(car, 400_000, 5_200_000)} |" in SAID
 
 
 @pytest.mark.parametrize("seed", range(3))
