@@ -130,6 +130,15 @@ def test_the_page_says_what_teaches_to_swim(run):
     assert f"| {logged(run, 300_000, 1_500_000)} |" in SAID
 
 
+HUMANOIDS = [DOCS / "evidence" / "humanoid" / "from-2", zoo.locate("zoo:SafetyHumanoidVelocity-v1")]
+
+
+@pytest.mark.parametrize("run", HUMANOIDS, ids=lambda run: run.name)
+def test_the_page_says_what_keeps_humanoid_on_its_feet(run):
+    assert f"    {command(read_config(run / 'config.toml'))}" in SAID.splitlines()
+    assert f"| {logged(run, 200_000, 1_600_000)} |" in SAID
+
+
 ON_POLICY = DOCS / "evidence" / "on-policy"
 
 

@@ -146,12 +146,11 @@ def table(task):
 
 
 def commands(task):
-    """How each training came about; docs/learning.md and docs/results.md say it of UCP."""
+    """How each training came about."""
     lines = []
     for (first, _), *others in trainings(task):
-        if first.method != "ucp":
-            seeds = " and ".join(str(other.seed) for other, _ in others)
-            lines.append(command(first) + (f"  # likewise {seeds}" if others else ""))
+        seeds = " and ".join(str(other.seed) for other, _ in others)
+        lines.append(command(first) + (f"  # likewise {seeds}" if others else ""))
     return lines
 
 
