@@ -92,7 +92,7 @@ class Straightforward:
             -1,
         )
         size = mean.square().sum(-1) + log_std.square().sum(-1)
-        loss = self.rates.regulariser * size - reward + (price * excess).sum(-1)
+        loss = self.rates.regulariser.first * size - reward + (price * excess).sum(-1)
         return (loss / (1.0 + price.sum(-1))).mean()
 
 
